@@ -99,14 +99,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_a_process_is_found_behind_whatever_it_is_called() {
+    fn process_time_is_parsed_after_any_name() {
         let stat = "17 (a) S 9 (b) R 1 2 3 4 5 6 7 8 9 10 150 30 0 0 20 0";
         assert_eq!(ticks(stat), Some(180.0));
         assert_eq!(ticks("17 (a) R 1 2"), None);
     }
 
     #[test]
-    fn this_process_has_used_something() {
+    fn process_time_is_positive() {
         let own = std::process::id();
         assert!(peak_rss_of(own).unwrap() >= 1 << 20);
         assert!(cpu_seconds_of(own).unwrap() >= 0.0 && load_average().unwrap() >= 0.0);

@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_of_an_object_is_its_own() {
+    fn version_is_read_from_the_metadata() {
         let body =
             br#"{"kind":"ConfigMap","metadata":{"name":"a","resourceVersion":"120"},"data":{"resourceVersion":"7"}}"#;
         assert_eq!(version(body).unwrap(), 120);

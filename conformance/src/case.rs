@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn case_errors_have_their_line() {
         assert_eq!(parse("GET /a\n").unwrap_err(), "line 1: a step before the first case");
         assert_eq!(parse("=== a\n=== a\n").unwrap_err(), "line 2: a second case a");
         assert_eq!(parse("=== a\n\nREAD w some\n").unwrap_err(), "line 3: no number of events: some");

@@ -7,7 +7,7 @@
 //! Not guaranteed: two runs with the same seed find the same differences. The number of sequences depends on the run
 //! time.
 
-mod minimise;
+mod minimize;
 mod mutate;
 mod schema;
 mod sequence;
@@ -154,7 +154,7 @@ impl Both<'_> {
             difference.is_some_and(|difference| !is_known(sequence, &difference))
                 && self.differs_without_empties(sequence).await
         };
-        let small = minimise::minimise(sequence, shows).await;
+        let small = minimize::minimize(sequence, shows).await;
         let difference = self.difference(&small.case()).await?;
         Some((small, difference))
     }

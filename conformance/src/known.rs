@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_passed_over_has_its_reason() {
+    fn known_differences_have_a_reason() {
         assert!(KNOWN.len() > 10);
         for Known { parts, .. } in &*KNOWN {
             let told: usize = parts.iter().map(String::len).sum();

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_a_kind_become_placeholders() {
+    fn names_of_a_kind_become_placeholders() {
         let words = kind("jobs.batch").words();
         let text = r#"jobs.batch "j" of kind "Job", {"group":"batch","kind":"jobs"}, "batch/v1", JobStatus, cronjobs"#;
         let written =

@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn uids_times_and_addresses_are_named_and_what_was_sent_stays() {
+    fn generated_values_are_named_and_sent_ones_kept() {
         let mut normal = normal();
         assert_eq!(normal.text(&format!("a {UID}, {UID}")), "a {uid1}, {uid1}");
         assert_eq!(normal.text("2030-01-01T00:00:03Z"), "{now}");

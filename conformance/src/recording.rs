@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_told_with_its_step() {
+    fn difference_is_reported_with_its_step() {
         let told = difference("--- GET /a\n200\n--- GET /b\n200\nx", "--- GET /a\n200\n--- GET /b\n404\nx\n");
         assert_eq!(told, "    --- GET /b\n    - 200\n    + 404\n");
     }

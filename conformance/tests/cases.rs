@@ -77,7 +77,7 @@ const LEAST: usize = 1500;
 const MOST_DIFFERENCES: usize = 2;
 
 #[test]
-fn the_suite_is_as_large_as_it_says() {
+fn suite_has_the_documented_size() {
     let cases = names(FILES).len();
     let listed = differences().len();
     println!("{cases} cases in {} files; {listed} listed differences", FILES.len());

@@ -32,7 +32,7 @@ async fn create(client: &Client, name: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn what_has_been_compacted_is_gone_for_watches_lists_and_pages() {
+async fn compacted_version_is_gone_for_watch_list_and_page() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::default());
     let client = Client::from_service(Server::builder().storage(Arc::clone(&storage)).build().service(), "default");
     let first = create(&client, "a").await;

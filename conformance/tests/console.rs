@@ -18,10 +18,10 @@ use windlass_runtime::{Action, Context, Controller, Manager, Watch};
 /// Returns the controller's copy of a ConfigMap.
 fn copy_of(original: &ConfigMap) -> ConfigMap {
     let copy = ConfigMap::named(format!("{}-copy", original.name())).in_namespace("default").controlled_by(original);
-    labelled(copy, "copy-of", original.name())
+    labeled(copy, "copy-of", original.name())
 }
 
-fn labelled(mut map: ConfigMap, key: &str, value: &str) -> ConfigMap {
+fn labeled(mut map: ConfigMap, key: &str, value: &str) -> ConfigMap {
     map.metadata.labels = Some(BTreeMap::from([(key.to_owned(), value.to_owned())]));
     map
 }
@@ -65,7 +65,7 @@ async fn tell(client: &Client) {
     let (stop, stopped) = oneshot::channel::<()>();
     let running = tokio::spawn(manager.run(async { drop(stopped.await) }));
 
-    let original = labelled(ConfigMap::named(&*app).in_namespace("default"), "app", &app);
+    let original = labeled(ConfigMap::named(&*app).in_namespace("default"), "app", &app);
     client.create(&original).await.expect("a map can be made");
     let key = format!("default/{app}");
     let steps = |story: &[Value], step: &str| story.iter().filter(|line| line["step"] == step).count();

@@ -494,7 +494,7 @@ fn cases() -> String {
 
 /// `WINDLASS_GOLDEN=write` writes the cases; `cargo xtask conformance --record derived` then records the responses.
 #[test]
-fn the_cases_are_what_the_derive_makes() {
+fn cases_match_the_derived_crds() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/derived.txt");
     if env::var_os("WINDLASS_GOLDEN").is_some_and(|value| value == "write") {
         fs::write(&path, cases()).unwrap();

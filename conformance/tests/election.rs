@@ -104,7 +104,7 @@ async fn killed_leader_is_replaced_after_its_lease_expires() {
 }
 
 #[tokio::test]
-async fn a_leader_that_was_held_up_does_not_lead_when_it_goes_on() {
+async fn delayed_leader_does_not_lead_after_resuming() {
     on_each_target(|target| async {
         let mut replicas = replicas(&target, 3).await;
         let (first, _) = next_leader(&replicas, None).await;

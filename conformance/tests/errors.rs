@@ -157,7 +157,7 @@ async fn a_body_of_ten_megabytes_is_too_large() {
 }
 
 #[tokio::test]
-async fn a_client_killed_in_the_middle_of_a_watch_is_no_trouble() {
+async fn client_killed_during_a_watch_is_harmless() {
     on_each_target(|target| async {
         let mut connection = connect(&target).await;
         let request =
@@ -174,7 +174,7 @@ async fn a_client_killed_in_the_middle_of_a_watch_is_no_trouble() {
 }
 
 #[tokio::test]
-async fn half_a_request_is_no_trouble() {
+async fn partial_request_is_harmless() {
     on_each_target(|target| async {
         let name = unique("half");
         let body = config_map(&name);

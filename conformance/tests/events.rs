@@ -29,7 +29,7 @@ async fn say(client: &Client, api: EventApi) -> ConfigMap {
 }
 
 #[tokio::test]
-async fn the_same_said_again_counts_up_one_event_of_the_core_api() {
+async fn repeated_core_event_increments_its_count() {
     on_each_target(|target| async {
         let map = say(&target.client, EventApi::Core).await;
         let of_map = format!("involvedObject.name={}", map.name());

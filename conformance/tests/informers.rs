@@ -205,7 +205,7 @@ async fn cache_serves_reads_during_outage_and_catches_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_handler_holds_up_nobody_over_sockets_either() {
+async fn slow_handler_blocks_no_other_over_sockets() {
     on_each_target(|target| async {
         let namespace = make_namespace(&target).await;
         let client = target.client.clone();

@@ -40,7 +40,7 @@ async fn raw(target: &Target, method: &str, path: &str, body: Option<(&str, Valu
 }
 
 #[tokio::test]
-async fn requests_are_counted_by_what_they_ask_and_how_they_end() {
+async fn requests_are_counted_by_verb_resource_and_code() {
     on_each_target(|target| async {
         let group = format!("{}.example.com", unique("counted"));
         serve(&target, &group).await;

@@ -101,7 +101,7 @@ async fn autoscalers_end_as_the_real_ones_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn autoscalers_that_know_nothing_tell_it_as_the_real_ones_do() {
+async fn autoscalers_without_metrics_match_the_recording() {
     assert_recorded("unmeasured").await;
 }
 
@@ -126,27 +126,27 @@ async fn namespaces_end_as_the_real_ones_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn namespaces_wait_for_what_does_not_answer_as_the_real_ones_do() {
+async fn namespace_deletion_waits_for_failed_groups_as_recorded() {
     assert_recorded("unavailable").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn accounts_are_what_the_real_ones_make() {
+async fn service_accounts_match_the_recording() {
     assert_recorded("accounts").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_over_is_deleted_as_by_the_real_one() {
+async fn finished_objects_are_deleted_as_recorded() {
     assert_recorded("finished").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_behind_a_service_is_what_the_real_ones_say() {
+async fn endpoints_match_the_recording() {
     assert_recorded("endpoints").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_get_what_the_real_ones_add() {
+async fn node_changes_match_the_recording() {
     assert_recorded("nodes").await;
 }
 
@@ -173,7 +173,7 @@ async fn assert_recorded(file: &str) {
 
 /// With a real controller: its results are compared with the recording, or become the recording.
 #[tokio::test]
-async fn the_real_controllers_do_what_is_recorded() {
+async fn real_controllers_match_the_recording() {
     let Some(path) = std::env::var_os(WORKLOADS) else { return };
     let kubeconfig = Kubeconfig::read(&path).unwrap();
     let client =

@@ -10,7 +10,7 @@ mod v1;
 mod v1beta1;
 
 #[test]
-fn what_is_imported_compiles_to_what_was_read() {
+fn imported_types_compile_to_the_same_crd() {
     let sources = [
         (include_str!("../../crates/windlass-import/tests/golden/site_v1.rs"), v1::Site::declared()),
         (include_str!("../../crates/windlass-import/tests/golden/site_v1beta1.rs"), v1beta1::Site::declared()),

@@ -130,7 +130,7 @@ fn command(program: &str, kubeconfig: &Path) -> Command {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_programs_print_what_they_say() {
+async fn programs_print_the_documented_output() {
     let lab = Lab::start("programs").await;
     let created = lab.run(env!("CARGO_BIN_EXE_test_pod"), &["create"]).await;
     assert_eq!(created, "pod default/test created\n");
@@ -173,7 +173,7 @@ async fn the_programs_print_what_they_say() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_tells_the_life_of_a_pod() {
+async fn watch_prints_the_phases_of_a_pod() {
     let lab = Lab::start("watch").await;
     lab.create_pod("early").await;
     let mut program = command(env!("CARGO_BIN_EXE_watch_pods"), &lab.kubeconfig);

@@ -283,7 +283,7 @@ mod tests {
                          \tlog\t\tPod\tget\n\tstatus\t\tPod\tget,patch,update\n";
 
     #[test]
-    fn a_resource_can_what_its_verbs_and_subresources_say() {
+    fn accessors_have_the_verbs_and_subresources() {
         let groups = parse(TABLE).unwrap();
         let abilities: Vec<_> = groups[0].resources.iter().map(|resource| resource.abilities.join(" ")).collect();
         assert_eq!(abilities, ["Submit", "Get List", "All Status"]);
@@ -305,14 +305,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_an_error() {
+    fn unknown_entry_is_an_error() {
         let error = |table: &str| parse(table).unwrap_err().to_string();
         assert_eq!(error("@/v1\na\tA\ta\tN\tget\n\todd\t\tA\tget"), "a/odd: an unknown subresource");
         assert_eq!(error("@/v1\na\tA\ta\tN\tget,juggle"), "A: the unknown verb \"juggle\"");
     }
 
     #[test]
-    fn methods_are_the_words_of_the_kind_in_the_plural() {
+    fn accessor_methods_are_plural_kind_names() {
         for (kind, plural, method) in [
             ("Pod", "pods", "pods"),
             ("Endpoints", "endpoints", "endpoints"),

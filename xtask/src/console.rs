@@ -42,14 +42,14 @@ const FILLED: &str = r##"
 /// Returns the visible texts with too little contrast (WCAG AA).
 const FAINT: &str = r#"
     (() => {
-      const numbers = (colour) => colour.match(/[\d.]+/g).map(Number);
+      const numbers = (color) => color.match(/[\d.]+/g).map(Number);
       const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)
         .map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
         .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
       const behind = (node) => {
         for (; node; node = node.parentElement) {
-          const colour = numbers(getComputedStyle(node).backgroundColor);
-          if (colour.length === 3 || colour[3] === 1) return colour;
+          const color = numbers(getComputedStyle(node).backgroundColor);
+          if (color.length === 3 || color[3] === 1) return color;
         }
       };
       const found = new Set();

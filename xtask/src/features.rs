@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_feature_stands_alone_and_none_too() {
+    fn each_feature_is_combined_alone_and_none() {
         let metadata = serde_json::json!({"packages": [
             {"name": "a", "features": {"default": ["x"], "x": []}},
             {"name": "b", "features": {}},

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_above_runtime_may_use_what_runtime_shows() {
+    fn crates_above_runtime_may_use_its_reexports() {
         assert!(graph("windlass-controllers", "windlass-cache").is_empty());
         assert!(!graph("windlass-controllers", "windlass-server").is_empty());
         assert!(graph("windlass-cli", "windlass-server").is_empty());

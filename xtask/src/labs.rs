@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_printed_fails_and_so_does_what_fails() {
+    fn missing_output_and_failed_commands_fail() {
         let lab = Lab { program: "echo", arguments: &["a"], prints: &["b"], when: When::Now };
         assert!(lab.check("a b").is_ok());
         assert!(lab.check("a").unwrap_err().to_string().contains("does not print \"b\""));

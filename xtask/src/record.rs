@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prose_goes_and_a_property_called_description_stays() {
+    fn descriptions_are_removed_but_not_such_properties() {
         let mut schema = serde_json::json!({
             "description": "prose", "properties": {"description": {"description": "prose", "type": "string"}}
         });

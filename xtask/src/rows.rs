@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_is_there_once() {
+    fn every_row_exists_once() {
         let lines: Vec<_> =
             ROWS.iter().cloned().flatten().map(|number| format!("| F-{number} | a | no | yes | – | |")).collect();
         let mut rows: Vec<_> = lines.iter().map(|line| row(line)).collect();

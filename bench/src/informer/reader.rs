@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_is_told_and_what_one_in_ten_thousand_exceeds() {
+    fn maximum_and_99_99_percentile_are_reported() {
         let mut waits = vec![Duration::from_micros(1); 19_997];
         waits.extend([3, 2, 4].map(Duration::from_micros));
         let figures: std::collections::BTreeMap<_, _> = Waits(waits).figures().into_iter().collect();

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_has_its_stream_and_its_numbers_wherever_they_stand() {
+    fn placeholders_in_requests_are_replaced_everywhere() {
         let path = format!("/maps/map-{OBJECT}");
         let body = format!(r#"{{"name":"map-{OBJECT}","value":"{REQUEST}"}}"#);
         let request = Request { method: "PUT", path: &path, content_type: "application/json", body: body.as_bytes() };
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_frame_holds_is_refused() {
+    fn oversized_frame_is_rejected() {
         let body = vec![b'x'; FRAME + 1];
         let request = Request { method: "POST", path: "/", content_type: "text/plain", body: &body };
         assert!(Frames::of(&request, "localhost", "T").unwrap_err().to_string().starts_with("POST /: "));

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_counted_wherever_they_are_cut() {
+    fn responses_are_counted_at_any_cut() {
         let mut bytes = Vec::new();
         frame(&mut bytes, SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 250]);
         frame(&mut bytes, HEADERS, END_HEADERS, 1, &[0x20, 0x88, 0x5f]);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn success_is_read_however_it_is_spelled() {
+    fn success_status_is_parsed_in_any_spelling() {
         let heads: [&[u8]; 5] = [
             &[0x88],
             &[0x08, 3, b'2', b'0', b'1'],

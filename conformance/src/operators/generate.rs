@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_required_is_there_and_keys_differ() {
+    fn generated_objects_have_required_fields_and_unique_keys() {
         let schema = json!({"type": "object", "required": ["list"], "properties": {
             "list": {"type": "array", "minItems": 2, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
                      "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "integer"}}}},
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_branches_one_is_taken() {
+    fn one_of_several_branches_is_generated() {
         let branches = json!([{"required": ["a"]}, {"required": ["b"]}]);
         let text = json!({"type": "string"});
         let schema = json!({"type": "object", "properties": {"a": text, "b": text}, "oneOf": branches});

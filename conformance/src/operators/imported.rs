@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_listed_has_a_place_and_a_reason() {
+    fn known_differences_have_a_place_and_a_reason() {
         let text = fs::read_to_string(root().join("IMPORT.md")).unwrap();
         let list = Listed::all(&text);
         assert!(!list.is_empty() && list.iter().all(|listed| listed.name.contains('.') && !listed.place.is_empty()));

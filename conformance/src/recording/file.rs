@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kinds_answer_alike_is_written_once() {
+    fn equal_responses_of_kinds_are_written_once() {
         let answer = |kind: &str, second: &str| (format!("t/{kind}"), format!("--- GET\n200\n--- PUT x\n{second}\n"));
         let answers = [answer("a", "1"), answer("b", "2"), answer("c", "1"), answer("d", "3"), answer("e", "1")];
         let text = write(&answers);

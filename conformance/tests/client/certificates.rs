@@ -23,7 +23,7 @@ async fn asked(client: &Client, signer: &str) -> CertificateSigningRequest {
 }
 
 #[tokio::test]
-async fn what_is_asked_for_and_approved_and_signed_is_put_in_use() {
+async fn approved_certificate_is_used() {
     on_each_target(|target| async {
         let signer = format!("windlass.example/{}", unique("signer"));
         let mut wanted = CertificateRequest::serving(&signer, "hooks", ["hooks.shop.svc", "10.0.0.7"]);
@@ -53,7 +53,7 @@ async fn what_is_asked_for_and_approved_and_signed_is_put_in_use() {
 }
 
 #[tokio::test]
-async fn who_is_denied_is_told_by_whom_and_why() {
+async fn denied_request_error_has_the_reason() {
     on_each_target(|target| async {
         let signer = format!("windlass.example/{}", unique("signer"));
         let wanted = CertificateRequest::client(&signer, "jane");

@@ -118,7 +118,7 @@ async fn pods_are_bound_and_evicted_and_accounts_get_tokens() {
 }
 
 #[tokio::test]
-async fn a_strategic_patch_changes_what_the_program_has_changed() {
+async fn strategic_patch_sends_the_changed_fields() {
     on_each_target(|target| async {
         let (clientset, ns) = clientset(&target).await;
         let deployments = clientset.apps_v1().deployments(&*ns);
@@ -143,7 +143,7 @@ async fn a_strategic_patch_changes_what_the_program_has_changed() {
 }
 
 #[tokio::test]
-async fn what_was_updated_is_taken_over_by_apply() {
+async fn apply_takes_over_fields_of_an_update() {
     on_each_target(|target| async {
         let (clientset, ns) = clientset(&target).await;
         let maps = clientset.core_v1().config_maps(&*ns);

@@ -16,12 +16,12 @@ const NEEDED: &[Capability] = &[Capability::CompactsOnRequest];
 async fn three(client: &Client) -> String {
     let label = unique("expiry");
     for number in 0..3 {
-        client.create(&labelled(&label, &format!("{label}-{number}"))).await.unwrap();
+        client.create(&labeled(&label, &format!("{label}-{number}"))).await.unwrap();
     }
     label
 }
 
-fn labelled(label: &str, name: &str) -> ConfigMap {
+fn labeled(label: &str, name: &str) -> ConfigMap {
     ConfigMap::named(name).in_namespace("default").label("expiry", label)
 }
 

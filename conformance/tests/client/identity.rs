@@ -22,7 +22,7 @@ async fn who_am_i(client: &Client) -> UserInfo {
 }
 
 #[tokio::test]
-async fn the_administrator_acts_as_somebody_else() {
+async fn administrator_can_impersonate_a_user() {
     on_each_target(|target| async {
         let somebody = Impersonation {
             user: "jane".to_owned(),
@@ -61,7 +61,7 @@ async fn replaced_token_file_is_read_after_401() {
 }
 
 #[tokio::test]
-async fn who_may_not_is_told_so_until_a_role_allows_it() {
+async fn request_is_forbidden_until_a_role_allows_it() {
     on_each_target(|target| async {
         let user = unique("jane");
         let jane = target.acting_as(Impersonation::user(user.as_str()));

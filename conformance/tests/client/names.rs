@@ -47,7 +47,7 @@ fn described(discovery: &Discovery) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn both_forms_of_discovery_tell_the_same() {
+async fn both_discovery_forms_agree() {
     on_each_target(|target| async {
         let (older, sent) = older(&target);
         let by_version = described(&older.discovery().await.unwrap());

@@ -94,7 +94,7 @@ async fn a_long_list_is_read_in_pages() {
 }
 
 #[tokio::test]
-async fn a_watch_goes_on_when_the_server_ends_it() {
+async fn watch_resumes_after_the_server_ends_it() {
     on_each_target(|target| async {
         let (client, ns) = namespace(&target).await;
         let (list, mut live) = client.watch::<ConfigMap>().within(&ns).with_list().await.unwrap();
@@ -138,7 +138,7 @@ async fn a_watch_goes_on_when_the_server_ends_it() {
 }
 
 #[tokio::test]
-async fn something_is_waited_for() {
+async fn wait_returns_when_the_condition_holds() {
     on_each_target(|target| async {
         let (client, ns) = namespace(&target).await;
         let wait = || client.wait_for::<ConfigMap>("a").within(&ns).timeout(PATIENCE);

@@ -93,7 +93,7 @@ async fn an_object_is_applied_and_its_fields_have_owners() {
 }
 
 #[tokio::test]
-async fn status_and_scale_are_parts_of_their_own() {
+async fn status_and_scale_are_separate_subresources() {
     on_each_target(|target| async {
         let (client, ns) = namespace(&target).await;
         let deployment: Deployment = read(json!({
@@ -123,7 +123,7 @@ async fn status_and_scale_are_parts_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_watch_tells_what_happens() {
+async fn watch_delivers_added_modified_and_deleted() {
     on_each_target(|target| async {
         let (client, ns) = namespace(&target).await;
         client.create(&config_map(&ns, "a")).await.unwrap();
@@ -142,7 +142,7 @@ async fn a_watch_tells_what_happens() {
 }
 
 #[tokio::test]
-async fn the_seam_and_the_untyped_clients_see_the_same() {
+async fn list_watch_and_dynamic_clients_agree() {
     on_each_target(|target| async {
         let (client, ns) = namespace(&target).await;
         client.create(&config_map(&ns, "a")).await.unwrap();
@@ -226,7 +226,7 @@ async fn names_are_mapped_schemas_are_found_and_tables_are_printed() {
 }
 
 #[tokio::test]
-async fn what_stands_behind_a_pod_without_a_node_is_told_alike() {
+async fn subresources_of_unscheduled_pod_have_equal_errors() {
     on_each_target(|target| async {
         let (client, ns) = namespace(&target).await;
         let pod: Pod = read(json!({"metadata": {"name": "p", "namespace": ns},

@@ -32,7 +32,7 @@ fn counter(namespace: &str) -> ConfigMap {
 }
 
 #[tokio::test]
-async fn a_trial_is_answered_and_leaves_nothing() {
+async fn dry_run_is_answered_and_not_stored() {
     on_each_target(|target| async {
         let (client, ns) = namespace(&target).await;
         let tried = client.create(&counter(&ns)).dry_run().await.unwrap();
@@ -52,7 +52,7 @@ async fn a_trial_is_answered_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_kind_does_not_know_is_refused_by_a_strict_write() {
+async fn strict_write_rejects_unknown_fields() {
     on_each_target(|target| async {
         let (client, ns) = namespace(&target).await;
         let odd: DynamicObject = read(json!({"apiVersion": "v1", "kind": "ConfigMap", "nonsense": 1,
@@ -90,7 +90,7 @@ async fn an_invalid_object_is_refused_field_by_field() {
 }
 
 #[tokio::test]
-async fn every_kind_of_patch_does_its_own() {
+async fn each_patch_type_is_applied() {
     on_each_target(|target| async {
         let (client, ns) = namespace(&target).await;
         let pod: Pod = read(json!({"metadata": {"name": "p", "namespace": ns, "labels": {"a": "1"}},
@@ -122,7 +122,7 @@ async fn every_kind_of_patch_does_its_own() {
 }
 
 #[tokio::test]
-async fn a_change_is_made_again_on_top_of_what_came_between() {
+async fn conflicting_change_is_reapplied_to_the_new_version() {
     on_each_target(|target| async {
         let (client, ns) = namespace(&target).await;
         client.create(&counter(&ns)).await.unwrap();
@@ -151,7 +151,7 @@ async fn a_change_is_made_again_on_top_of_what_came_between() {
 }
 
 #[tokio::test]
-async fn the_metadata_of_what_changes_is_watched_without_the_rest() {
+async fn metadata_watch_has_no_other_fields() {
     on_each_target(|target| async {
         let (client, ns) = namespace(&target).await;
         client.create(&counter(&ns)).await.unwrap();
@@ -197,7 +197,7 @@ async fn running_pod_gets_ephemeral_container_and_is_resized() {
 }
 
 #[tokio::test]
-async fn a_rule_of_a_custom_kind_refuses_in_its_own_words() {
+async fn custom_rule_rejects_with_its_message() {
     on_each_target(|target| async {
         let client = &target.client;
         let definition: CustomResourceDefinition = read(json!({

@@ -15,7 +15,7 @@ use super::{NODES, Observed, namespace};
 use conformance::{Target, eventually, on_each_target};
 
 #[tokio::test]
-async fn a_service_knows_its_pods_while_they_are_there() {
+async fn endpoints_follow_the_pods_of_a_service() {
     on_each_target(|target| async {
         follow(&target).await;
         target

@@ -11,7 +11,7 @@ use super::Observed;
 use conformance::{Target, eventually, on_each_target, unique};
 
 #[tokio::test]
-async fn a_role_gathers_what_others_allow_while_they_are_there() {
+async fn aggregated_role_follows_its_source_roles() {
     on_each_target(|target| async {
         gather(&target).await;
         target

@@ -22,7 +22,7 @@ struct Update {
 }
 
 #[tokio::test]
-async fn a_replica_set_goes_from_two_replicas_to_three_step_by_step() {
+async fn replicaset_scales_from_two_to_three_step_by_step() {
     on_each_target(|target| async {
         walk_through(&target).await;
         target

@@ -203,7 +203,7 @@ impl Websites<'_> {
 }
 
 #[tokio::test]
-async fn each_version_has_rules_defaults_and_a_scale_of_its_own() {
+async fn each_version_has_its_own_rules_defaults_and_scale() {
     on_each_target(|target| async {
         let (program, counted, websites) = with_websites(&target, true).await;
         let invalid = |name: &str, why: &str| Err(format!("Website.{} \"{name}\" is invalid: {why}", websites.group));

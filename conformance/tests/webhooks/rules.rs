@@ -59,29 +59,29 @@ async fn webhooks_match_by_rules_and_are_reinvoked_after_change() {
         let webhooks = Webhooks::builder().handler(path("/a"), signing("a")).handler(path("/b"), signing("b"));
         let program = start(&target, &ns, &name, webhooks.build().unwrap()).await;
         let (a, b) = (program.webhook("/a", &["CREATE"]), program.webhook("/b", &["CREATE"]));
-        let labelled = |label: &str| json!({"objectSelector": {"matchLabels": {label: "yes"}}});
+        let labeled = |label: &str| json!({"objectSelector": {"matchLabels": {label: "yes"}}});
         let others = json!([{"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["secrets"], "operations": ["*"]}]);
         let webhooks = [
             but(a.clone(), "first", json!({})),
-            but(b.clone(), "second", labelled("second")),
-            but(a.clone(), "again", json!({"reinvocationPolicy": "IfNeeded", "objectSelector": labelled("again")["objectSelector"]})),
-            but(b.clone(), "last", labelled("last")),
+            but(b.clone(), "second", labeled("second")),
+            but(a.clone(), "again", json!({"reinvocationPolicy": "IfNeeded", "objectSelector": labeled("again")["objectSelector"]})),
+            but(b.clone(), "last", labeled("last")),
             but(a.clone(), "secrets", json!({"rules": others})),
             but(a, "updates", json!({"rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["UPDATE"]}]})),
             but(b, "elsewhere", json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "elsewhere"}}})),
         ];
         register_mutating(&target.client, &name, webhooks.to_vec().into()).await;
-        let labelled = |labels: &[&str]| {
+        let labeled = |labels: &[&str]| {
             let mut config = config_map(&ns, "c", &[]);
             config.labels_mut().extend(labels.iter().map(|label| ((*label).to_owned(), "yes".to_owned())));
             config
         };
         let all = ["second", "again", "last"];
-        in_force(&target, &name, async || (signatures(&target, &labelled(&[])).await == "a").then_some(())).await;
-        assert_eq!(signatures(&target, &labelled(&all[..1])).await, "ab");
+        in_force(&target, &name, async || (signatures(&target, &labeled(&[])).await == "a").then_some(())).await;
+        assert_eq!(signatures(&target, &labeled(&all[..1])).await, "ab");
         // The last webhook changes the object after the previous one, which is called again.
-        assert_eq!(signatures(&target, &labelled(&all)).await, "ababa");
-        assert_eq!(signatures(&target, &labelled(&all[1..2])).await, "aa", "nobody came after it");
+        assert_eq!(signatures(&target, &labeled(&all)).await, "ababa");
+        assert_eq!(signatures(&target, &labeled(&all[1..2])).await, "aa", "nobody came after it");
         unregister(&target.client, &name).await;
         program.stop().await;
         target
@@ -90,31 +90,31 @@ async fn webhooks_match_by_rules_and_are_reinvoked_after_change() {
 }
 
 #[tokio::test]
-async fn a_write_fails_without_an_answer_unless_that_does_not_matter() {
+async fn failure_policy_decides_writes_without_a_response() {
     on_each_target(|target| async {
         let (ns, name) = (namespace(&target).await, unique("failing"));
         let webhooks = Webhooks::builder().handler(path("/a"), signing("a")).handler(path("/silent"), Silent);
         let program = start(&target, &ns, &name, webhooks.build().unwrap()).await;
-        let labelled = |label: &str, policy: &str| {
+        let labeled = |label: &str, policy: &str| {
             json!({"objectSelector": {"matchLabels": {label: "yes"}}, "failurePolicy": policy, "timeoutSeconds": 1})
         };
         let (silent, lost) = (program.webhook("/silent", &["CREATE"]), program.webhook("/nowhere", &["CREATE"]));
         let webhooks = [
-            but(silent.clone(), "silent", labelled("silent", "Fail")),
-            but(lost.clone(), "lost", labelled("lost", "Fail")),
-            but(silent, "shy", labelled("shy", "Ignore")),
-            but(lost, "ignored", labelled("ignored", "Ignore")),
+            but(silent.clone(), "silent", labeled("silent", "Fail")),
+            but(lost.clone(), "lost", labeled("lost", "Fail")),
+            but(silent, "shy", labeled("shy", "Ignore")),
+            but(lost, "ignored", labeled("ignored", "Ignore")),
             but(program.webhook("/a", &["CREATE"]), "a", json!({})),
         ];
         register_mutating(&target.client, &name, webhooks.to_vec().into()).await;
-        let labelled = |label: &str| {
+        let labeled = |label: &str| {
             let mut config = config_map(&ns, "c", &[]);
             config.labels_mut().insert(label.to_owned(), "yes".to_owned());
             config
         };
-        in_force(&target, &name, async || (signatures(&target, &labelled("none")).await == "a").then_some(())).await;
+        in_force(&target, &name, async || (signatures(&target, &labeled("none")).await == "a").then_some(())).await;
         for label in ["silent", "lost"] {
-            let error = target.client.create(&labelled(label)).dry_run().await.unwrap_err();
+            let error = target.client.create(&labeled(label)).dry_run().await.unwrap_err();
             let status = error.status().unwrap();
             let beginning = format!(
                 r#"Internal error occurred: failed calling webhook "{label}.shop.example.com": failed to call webhook: "#
@@ -123,7 +123,7 @@ async fn a_write_fails_without_an_answer_unless_that_does_not_matter() {
             assert!(status.message.starts_with(&beginning), "{}", status.message);
         }
         for label in ["shy", "ignored"] {
-            assert_eq!(signatures(&target, &labelled(label)).await, "a");
+            assert_eq!(signatures(&target, &labeled(label)).await, "a");
         }
         unregister(&target.client, &name).await;
         program.stop().await;
@@ -133,7 +133,7 @@ async fn a_write_fails_without_an_answer_unless_that_does_not_matter() {
 }
 
 #[tokio::test]
-async fn a_webhook_is_told_who_does_what_to_which_object() {
+async fn webhook_request_has_user_operation_and_object() {
     on_each_target(|target| async {
         let (ns, name) = (namespace(&target).await, unique("told"));
         let told: Arc<Mutex<Vec<AdmissionRequest>>> = Arc::default();

@@ -90,7 +90,7 @@ async fn make(client: &Client, ns: &str) {
 }
 
 #[tokio::test]
-async fn webhooks_are_asked_about_every_subresource() {
+async fn webhooks_are_called_for_every_subresource() {
     on_each_target(|target| async {
         let (ns, name) = (namespace(&target).await, unique("parts"));
         make(&target.client, &ns).await;

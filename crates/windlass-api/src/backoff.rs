@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_is_over_after_a_good_while_if_it_ever_is() {
+    fn back_off_is_over_after_the_reset_time() {
         let backoff = Backoff::new(Duration::from_secs(1));
         let is_over = |backoff: Backoff, secs| backoff.delays(&Entropy::seeded(1)).is_over(Duration::from_secs(secs));
         assert!(!is_over(backoff, 1_000_000));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_always_one_try() {
+    fn at_least_one_attempt_is_made() {
         assert_eq!(Backoff::new(Duration::ZERO).tries(0).max_tries(), 1);
         assert_eq!(Backoff::CONFLICT.max_tries(), 5);
     }

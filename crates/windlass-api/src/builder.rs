@@ -9,7 +9,7 @@ use crate::Object;
 /// # use windlass_api::k8s_openapi::api::core::v1::ConfigMap;
 ///
 /// let config = ConfigMap::named("settings").in_namespace("shop").label("app", "web").with(|config| {
-///     config.data.get_or_insert_default().insert("colour".to_owned(), "blue".to_owned());
+///     config.data.get_or_insert_default().insert("color".to_owned(), "blue".to_owned());
 /// });
 /// assert_eq!(config.metadata.namespace.as_deref(), Some("shop"));
 /// ```

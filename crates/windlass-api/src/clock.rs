@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_injected_clock_tells_the_injected_time() {
+    fn injected_clock_returns_the_injected_time() {
         let at = Timestamp::from_second(1_700_000_000).unwrap();
         let clock = Clock::from_fn(move || at);
         assert_eq!(clock.clone().now(), at);

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_neither_true_nor_false() {
+    fn missing_condition_is_neither_true_nor_false() {
         let mut conditions = None;
         assert!(!conditions.is_true("Ready") && !conditions.is_false("Ready"));
         assert_eq!(conditions.remove_type("Ready"), Changed::No);

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_the_same_has_the_same_hash() {
+    fn equal_content_has_the_same_hash() {
         let text: Value = serde_json::from_str(r#"{"b": [1, {"y": "z", "x": null}], "a": "t"}"#).unwrap();
         assert_eq!(hash(text), hash(json!({"a": "t", "b": [1, {"y": "z"}], "c": null})));
     }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_something_else_has_another_hash() {
+    fn different_content_has_a_different_hash() {
         let all = [
             json!({}),
             json!([]),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_are_the_same_for_ever() {
+    fn hashes_are_stable() {
         // SHA-256 of `{"a":[1,],"b":"x",}`
         let known = hash(json!({"b": "x", "a": [1]}));
         assert_eq!(known.to_string(), "5c86aa870775eb164d8dc8eb597cdc5e9aa497ea2e62b2beb7e6b5f14f5ba40c");

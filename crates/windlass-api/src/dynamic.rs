@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_says_why() {
+    fn invalid_object_error_has_a_reason() {
         let error = |json: &str| serde_json::from_str::<DynamicObject>(json).unwrap_err().to_string();
         assert_eq!(error(r#"{"kind":3,"metadata":{}}"#), "kind is 3, expected a string");
         assert!(error(r#"{"metadata":{"name":[]}}"#).contains("invalid type"));

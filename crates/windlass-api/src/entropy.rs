@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uuid_says_version_4_variant_1() {
+    fn uuid_has_version_4_and_variant_1() {
         let uuid = Entropy::seeded(1).uuid();
         assert_eq!(uuid.len(), 36);
         assert_eq!(&uuid[14..15], "4");

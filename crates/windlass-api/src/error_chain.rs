@@ -32,7 +32,7 @@ mod tests {
     use crate::{ListWatchError, Status};
 
     #[test]
-    fn causes_follow_in_their_order() {
+    fn error_causes_are_printed_in_order() {
         let error = ListWatchError::from(Status::expired("too old"));
         assert_eq!(ErrorChain(&error).to_string(), "the server answered 410 Expired: too old");
     }

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentages_are_rounded_as_asked() {
+    fn percentages_are_rounded_up_or_down() {
         for (text, total, up, down) in [
             ("0%", 7, 0, 0),
             ("1%", 1, 1, 0),
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_refused_with_the_words_of_go() {
+    fn invalid_int_or_string_has_gos_error() {
         let error =
             |text: &str| IntOrString::String(text.to_owned()).scaled_to(1, Rounding::Up).unwrap_err().to_string();
         assert_eq!(error("5"), "invalid value for IntOrString: invalid type: string is not a percentage");

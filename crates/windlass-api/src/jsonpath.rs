@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_find_what_kubectl_finds() {
+    fn paths_find_the_values_that_kubectl_finds() {
         let value = json!({
             "spec": {"size": 3, "tags": ["a", "b", "c"], "a.b/c": "dotted"},
             "conditions": [{"type": "Ready", "status": "True", "n": 1}, {"type": "Other", "status": "False", "n": 2}],
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn strictly_what_is_missing_is_an_error() {
+    fn missing_value_is_an_error_in_strict_mode() {
         let value = json!({"items": [{"name": "a", "n": 1}, {"name": "b"}], "none": null, "text": "t"});
         let strictly = |path: &str| {
             let found = JsonPath::parse(path).unwrap().find_strictly(&value);

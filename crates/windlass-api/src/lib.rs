@@ -3,7 +3,7 @@
 //! This crate does no I/O and needs no async runtime. It contains the identity of kinds, the shape of objects, the
 //! options of requests, and the responses of a server. [`ListWatch`] is the interface between the client and caches.
 //!
-//! The modules in the order of the data flow. Each depends only on modules below it:
+//! The modules, from the entry points down. Each depends only on modules below it:
 //!
 //! ```text
 //! scheme            decodes objects by their kind

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_decoded_without_its_managed_fields_and_with_all_else() {
+    fn managed_fields_are_dropped_and_all_else_decoded() {
         let object = r#"{"metadata": {"annotations": {"a": "{\"managedFields\":[7]}"}, "managedFields": [{"manager": "m"}],
             "name": "p"}, "spec": {"containers": [{"name": "c", "env": [{"name": "managedFields", "value": "metadata"}]}]}}"#;
         let kept: Pod = ManagedFieldsMode::Keep.decode(object.as_bytes()).unwrap();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_cut_is_decoded_as_it_is() {
+    fn objects_that_cannot_be_cut_are_fully_decoded() {
         for object in [
             r#"{"metadata": {"name": "p"}}"#,
             r#"{"metadata": {"name": "p", "managedFields": null}}"#,
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_extracted_is_what_was_applied() {
+    fn extract_returns_the_applied_fields() {
         let pod: Pod = serde_json::from_value(json!({
             "metadata": {"name": "p", "namespace": "n", "labels": {"mine": "1", "theirs": "1"}, "finalizers": ["a", "b"],
                 "managedFields": [

@@ -424,7 +424,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metadata_is_read_wherever_it_stands() {
+    fn metadata_is_found_at_any_position() {
         let meta = Meta::parse(
             br#"{"spec":{"metadata":{"name":"inner"}},"meta\u0064ata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7",
             "generation":2,"labels":{"app":"x","tier":null},"annotations":{"big":"text"},"finalizers":["f"],"managedFields":[{}],
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn the_start_of_an_object_tells_which_one_it_is_or_nothing() {
+    fn object_prefix_gives_its_identity_or_none() {
         let typed = r#"{"kind":"ConfigMap","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":{"l":"x"#;
         let custom = r#"{"data":{"metadata":{"name":"inner"}},"metadata":{"managedFields":[{}],"name":"a","namespace":"n","resourceVersion":"7","uid":"u"},"spec":{"big":"xx"#;
         for start in [typed, custom] {
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_an_error() {
+    fn non_object_is_an_error() {
         for odd in ["", "[]", "{", r#"{"metadata":3}"#, r#"{"metadata":{"name":3}}"#] {
             assert!(Meta::parse(odd.as_bytes()).is_err(), "{odd}");
         }

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_read_as_what_they_are() {
+    fn nested_fields_are_read_with_their_type() {
         let pod = pod();
         assert_eq!(pod.nested_i64(&["spec", "n"]), Ok(Some(3)));
         assert_eq!(pod.nested_f64(&["spec", "f"]), Ok(Some(1.5)));
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn another_type_is_named_with_its_path() {
+    fn wrong_type_error_names_the_path() {
         let pod = pod();
         let message = |error: NestedError| error.to_string();
         assert_eq!(
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn writing_makes_the_objects_on_the_way_and_breaks_nothing() {
+    fn nested_write_creates_intermediate_objects() {
         let mut pod = pod();
         pod.set_nested(&["spec", "gone", "deep"], 1).unwrap();
         assert_eq!(pod.nested_i64(&["spec", "gone", "deep"]), Ok(Some(1)));
@@ -319,7 +319,7 @@ mod tests {
 
     #[cfg(feature = "k8s-openapi")]
     #[test]
-    fn what_a_dynamic_object_keeps_typed_says_where() {
+    fn typed_metadata_error_names_its_accessor() {
         let object = DynamicObject::default();
         let error = object.nested_str(&["metadata", "name"]).unwrap_err().to_string();
         assert_eq!(error, "metadata.name is typed: use the field `metadata` of the object");

@@ -313,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_set_is_asked() {
+    fn only_set_options_are_sent() {
         assert_eq!(ListOptions::default().query_pairs(), []);
         let options =
             ListOptions { limit: Some(5), version_match: Some(VersionMatch::Exact), ..ListOptions::default() };

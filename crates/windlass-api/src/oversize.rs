@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_message_names_the_place_and_the_object_where_it_is_known() {
+    fn message_names_place_and_object_if_known() {
         let meta = Meta::new("default/big".parse().unwrap());
         let place = Place::Event(7, EventType::Modified);
         let mut oversize = Oversize { place, meta: Some(meta), size: 104_857_600, limit: 16_777_216 };

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_claims_and_definitions_say_so_themselves() {
+    fn jobs_claims_and_crds_report_their_conditions() {
         let job = |condition: &str, status: &str| -> Job {
             let mut job = conditions(condition, status);
             job["spec"] = json!({"template": {}});
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn another_object_of_the_name_is_not_the_one_that_was() {
+    fn recreated_object_is_a_different_object() {
         let mut pod = Pod::default();
         pod.metadata.uid = Some("2".to_owned());
         assert!(is_gone::<Pod>("1", None) && is_gone("1", Some(&pod)) && !is_gone("2", Some(&pod)));

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_compare_whatever_their_length() {
+    fn versions_of_any_length_compare() {
         let compare = |a: &str, b: &str| ResourceVersion::from(a).compare(&ResourceVersion::from(b));
         assert_eq!(compare("9", "10"), Ok(Ordering::Less));
         assert_eq!(compare("18446744073709551617", "18446744073709551616"), Ok(Ordering::Greater));

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told_as_the_real_parser_does() {
+    fn invalid_schedules_have_the_errors_of_the_go_parser() {
         for (schedule, expected) in [
             ("", "empty spec string"),
             ("* * * *", "expected exactly 5 fields, found 4: [* * * *]"),

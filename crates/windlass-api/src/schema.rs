@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_is_another_thing_than_nothing_behind_pointers_only() {
+    fn zero_differs_from_absent_behind_pointers_only() {
         let spec = pod().child("spec").unwrap();
         assert!(spec.child("hostNetwork").unwrap().is_zero(&Value::from(false)));
         assert!(!spec.child("automountServiceAccountToken").unwrap().is_zero(&Value::from(false)));

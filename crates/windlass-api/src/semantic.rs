@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_said_in_several_ways() {
+    fn empty_and_missing_values_are_equal() {
         let equal = |a: Value, b: Value| Semantic::untyped().equal(&a, &b).unwrap();
         assert!(equal(json!({"a": null, "c": [], "d": 1}), json!({"d": 1})));
         assert!(!equal(json!({"emptyDir": {}}), json!({})), "an empty member selects the variant of a union");
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_in_its_whole() {
+    fn subset_is_contained_in_its_set() {
         let within = |part: Value, whole: Value| Semantic::untyped().derivative(&part, &whole).unwrap();
         let whole = json!({"image": "a", "ports": [{"port": 80, "protocol": "TCP"}, {"port": 81}], "n": 3});
         assert!(within(json!({"image": "", "ports": [{"port": 80}]}), whole.clone()));
@@ -178,7 +178,7 @@ mod tests {
 
     #[cfg(all(feature = "schema", feature = "k8s-openapi"))]
     #[test]
-    fn amounts_and_moments_have_several_forms() {
+    fn equal_quantities_and_times_compare_equal() {
         use k8s_openapi::api::core::v1::Pod;
         let pod = |cpu: &str, at: &str| {
             json!({"metadata": {"creationTimestamp": at}, "spec": {"containers": [

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_and_bytes_agree_wherever_a_block_starts() {
+    fn block_and_byte_scan_agree_at_any_offset() {
         let dense = format!("{{{}}}", r#""k\\\"}":"v\\","#.repeat(40) + r#""z":[[{}],{"y":"\\\\\""}]"#);
         for pad in 0..BLOCK {
             let text = format!("{{\"{}\":{dense}}}", "p".repeat(pad));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_goes_on_where_it_was_cut() {
+    fn scan_resumes_at_any_cut() {
         let text = format!("{{\"a\":\"{}\",\"b\":[{{\"c\":\"\\\\\"}}]}}", r#"\\\"}]"#.repeat(30));
         for cut in 0..text.len() {
             let mut skipper = Skipper::default();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_is_found_where_it_stands_and_nowhere_else() {
+    fn byte_search_finds_exact_positions() {
         for byte in 0..=u8::MAX {
             let lane = [b'"', byte, 0x80, 0x23, 0x21, 0xa2, 0x22, 0xff, 0, 0, 0, 0, 0, 0, 0, b'"'];
             let expected = 0b1000_0000_0100_0001 | if byte == b'"' { 0b10 } else { 0 };

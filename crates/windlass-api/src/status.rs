@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn what_programs_decide_by_is_read_back() {
+    fn status_reason_and_details_are_read_back() {
         let status = Status::too_large_resource_version(9, 3);
         let read: Status = serde_json::from_slice(&serde_json::to_vec(&status).unwrap()).unwrap();
         assert_eq!(read, status);
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_decides_and_the_code_where_the_reason_says_nothing() {
+    fn reason_decides_and_code_is_the_fallback() {
         let failure = |code, reason| Status::failure(code, reason, "no");
         for (status, asked, holds) in [
             (failure(404, "NotFound"), Status::is_not_found as fn(&Status) -> bool, true),
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_is_suggested_by_seconds_or_by_a_reason_that_implies_one() {
+    fn retry_delay_comes_from_seconds_or_reason() {
         let with = |reason: &str, seconds: Option<u32>| Status {
             details: seconds
                 .map(|seconds| Box::new(StatusDetails { retry_after_seconds: seconds, ..Default::default() })),

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn each_version_stands_before_the_next() {
+    fn versions_are_ordered_by_priority() {
         let ordered = ["v11", "v2", "v1", "v11beta2", "v10beta3", "v3beta1", "v12alpha1", "v11alpha2", "foo1", "foo10"];
         for pair in ordered.windows(2) {
             assert!(ApiVersion::new(pair[0]) > ApiVersion::new(pair[1]), "{pair:?}");

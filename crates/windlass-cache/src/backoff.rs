@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn delays_double_up_to_the_limit_and_start_over_after_a_good_while() {
+    async fn delays_double_to_the_limit_and_reset_after_a_while() {
         let mut delays = Delays::new(DEFAULT.jitter(0.0), &Entropy::seeded(1));
         let start = Instant::now();
         let seconds: Vec<_> = (0..8).map(|_| delays.next(start).as_secs_f64()).collect();

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_decoded_once_however_many_ask() {
+    fn body_is_decoded_once_for_concurrent_readers() {
         let (body, unpacker) = (Body::<Counted>::copied([b"{}", b""]), Unpacker::new());
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_once_is_the_callers_own_and_what_is_asked_for_again_is_shared() {
+    fn first_read_is_unshared_and_later_reads_share() {
         let (body, unpacker) = (Body::<u8>::copied([b"7", b""]), Unpacker::new());
         let ask = || body.decode(Retention::NextTime, &unpacker, |_| ());
         let first = ask();

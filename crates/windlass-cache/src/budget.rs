@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn limit_of_cgroup_v1_is_read_where_there_is_no_v2() {
+    fn cgroup_v1_limit_is_read_without_v2() {
         let membership = "12:cpu,cpuacct:/a\n5:memory:/docker/abc\n1:name=systemd:/a\n";
         let folder = Folder::new(
             "v1",

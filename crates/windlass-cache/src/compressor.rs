@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_budget_bodies_are_compressed_and_read_as_they_came() {
+    fn bodies_over_the_budget_are_compressed_losslessly() {
         let mut both = within(10 * pod(1).len());
         let objects: Vec<_> = (0..2 * SAMPLES).map(|number| read(&mut both, &pod(number))).collect();
         let packed = objects.iter().filter(|object| object.entry().body.is_packed()).count();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dictionary_that_knows_only_the_first_objects_is_replaced_by_one_that_knows_all() {
+    fn early_dictionary_is_replaced_by_a_complete_one() {
         let other = |number: usize| {
             pod(number)
                 .replace("registry.example", "elsewhere.example/a/long/and/other/path")

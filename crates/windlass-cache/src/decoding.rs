@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_decode_names_the_field() {
+    fn decode_error_names_the_field() {
         assert_eq!(field::<Pod>(r#"{"spec":{"containers":7}}"#, &[]).unwrap(), "spec.containers");
         let image = r#"{"spec":{"containers":[{"name":"a"},{"name":"b","image":[]}]}}"#;
         assert_eq!(field::<Pod>(image, &[]).unwrap(), "spec.containers[1].image");

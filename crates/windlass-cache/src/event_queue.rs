@@ -207,7 +207,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn changes_come_out_in_the_order_in_which_they_came_none_merged() {
+    fn ordered_queue_keeps_all_changes_in_order() {
         let mut queue = InOrder::<()>::new();
         queue.push(Delta::Added(entry("a", 1)));
         queue.push(Delta::Added(entry("b", 2)));
@@ -228,7 +228,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_initial_population_is_what_was_queued_up_to_the_first_replacement() {
+    fn initial_items_end_with_the_first_replacement() {
         let mut queue = InOrder::<()>::new();
         queue.push(Delta::Bookmark(1.into()));
         assert!(!queue.has_synced());

@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_asks_for_the_same_gets_the_same_informer() {
+    async fn equal_requests_share_an_informer() {
         let (factory, fake, asked) = factory();
         fake.apply(&json!({"metadata": {"name": "a", "namespace": "n"}}));
         let first = factory.informer::<ConfigMap>();
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_can_be_started_again_for_what_was_asked_for_since_and_not_after_a_shutdown() {
+    async fn factory_restarts_for_new_informers_until_shutdown() {
         let (factory, fake, _) = factory();
         let _maps = factory.informer::<ConfigMap>();
         factory.start();
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_resource_can_have_a_transform_and_a_resync_period_of_its_own() {
+    async fn resource_can_have_its_own_transform_and_resync() {
         let (factory, fake, _) = factory();
         fake.apply(&json!({"metadata": {"name": "a", "namespace": "n"}, "data": {"k": "dg=="}}));
         factory.configure(ConfigMap::api_resource(), |options| options.transform(Transform::without(["/data"])));
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_informer_can_be_removed_and_asked_for_anew() {
+    async fn removed_informer_can_be_created_again() {
         let (factory, fake, _) = factory();
         fake.apply(&json!({"metadata": {"name": "a", "namespace": "n"}}));
         let (maps, secrets) = (factory.informer::<ConfigMap>(), factory.informer::<Secret>());

@@ -161,8 +161,8 @@ mod tests {
         (InformerSet::new(first, [second]), servers)
     }
 
-    fn map(namespace: &str, name: &str, colour: &str) -> serde_json::Value {
-        json!({"metadata": {"name": name, "namespace": namespace, "labels": {"colour": colour}}})
+    fn map(namespace: &str, name: &str, color: &str) -> serde_json::Value {
+        json!({"metadata": {"name": name, "namespace": namespace, "labels": {"color": color}}})
     }
 
     #[tokio::test(start_paused = true)]
@@ -171,9 +171,9 @@ mod tests {
         first.apply(&map("a", "x", "blue"));
         second.apply(&map("b", "x", "red"));
         second.apply(&map("b", "y", "blue"));
-        let by_colour = || Index::on_meta("colour", |meta| meta.label("colour").map(str::to_owned));
-        informers.add_index(by_colour()).await.unwrap();
-        assert!(informers.add_index(by_colour()).await.is_err());
+        let by_color = || Index::on_meta("color", |meta| meta.label("color").map(str::to_owned));
+        informers.add_index(by_color()).await.unwrap();
+        assert!(informers.add_index(by_color()).await.is_err());
         let told = Arc::new(Mutex::new(Vec::new()));
         let registrations = informers.add_handler(|| {
             let told = Arc::clone(&told);
@@ -194,10 +194,10 @@ mod tests {
         };
         assert_eq!((store.len(), store.within("b").len(), store.within("c").is_empty()), (3, 2, true));
         assert_eq!(keys(store.list()), ["a/x", "b/x", "b/y"]);
-        assert_eq!(keys(store.select(&"colour=blue".parse::<LabelSelector>().unwrap())), ["a/x", "b/y"]);
-        assert_eq!(keys(store.by_index("colour", "blue").unwrap()), ["a/x", "b/y"]);
-        assert_eq!(keys(store.within("b").by_index("colour", "blue").unwrap()), ["b/y"]);
-        assert_eq!(store.index_values("colour").unwrap(), [Arc::from("blue"), Arc::from("red")]);
+        assert_eq!(keys(store.select(&"color=blue".parse::<LabelSelector>().unwrap())), ["a/x", "b/y"]);
+        assert_eq!(keys(store.by_index("color", "blue").unwrap()), ["a/x", "b/y"]);
+        assert_eq!(keys(store.within("b").by_index("color", "blue").unwrap()), ["b/y"]);
+        assert_eq!(store.index_values("color").unwrap(), [Arc::from("blue"), Arc::from("red")]);
         assert!(store.by_index("size", "1").is_err());
         assert!(store.get(&ObjectRef::new("y").within("b")).is_some());
         assert!(store.get(&ObjectRef::new("y").within("a")).is_none());

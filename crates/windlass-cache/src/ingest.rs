@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_does_not_decode_names_kind_key_and_field_however_it_is_asked_for() {
+    fn decode_error_names_kind_key_and_field() {
         let odd = br#"{"metadata":{"name":"a","namespace":"n"},"spec":{"containers":"none"}}"#;
         let cached = ingest::<Pod>(ManagedFieldsMode::Drop).read(odd).unwrap();
         #[derive(serde::Deserialize, Debug)]
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_decoded_objects_those_used_last_are_kept() {
+    fn recently_used_decoded_objects_are_kept() {
         // The budget has room for all bodies. A quarter of it has room for three decoded objects, but the floor is
         // higher.
         let mut ingest = within(4 * 3 * 6 * pod(100).len());
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_once_makes_room_for_what_is_asked_for_again() {
+    fn objects_read_once_are_evicted_first() {
         // The budget has room for 640 decoded objects, 20 of them for objects that were read once.
         let mut ingest = within(4 * 640 * 6 * pod(100).len());
         let objects: Vec<_> = (100..300).map(|number| ingest.read(pod(number).as_bytes()).unwrap()).collect();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn decoded_early_an_object_stays_decoded_whatever_the_budget() {
+    fn early_decoded_objects_ignore_the_budget() {
         let options = InformerOptions::default().budget(0).decoding(Decoding::Early);
         let memory = Memory::new(Arc::new(Pod::api_resource()), &options);
         let mut ingest = Ingest::<DynamicObject>::new(Arc::new(memory), ManagedFieldsMode::Drop);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_serde_can_read_is_read_all_the_same() {
+    fn serde_reads_objects_that_the_scanner_cannot() {
         for (text, label) in [
             (r#"{"meta\u0064ata":{"name":"a","labels":{"x":"y"}}}"#, "y"),
             (r#"{"metadata":{"name":"a","labels":{"x":"\u0079"}}}"#, "y"),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_of_the_resource_s_objects_is_refused_by_reason() {
+    fn foreign_objects_are_rejected_with_a_reason() {
         let read = |text: &str| ingest::<Pod>(ManagedFieldsMode::Drop).read(text.as_bytes()).unwrap_err().to_string();
         assert_eq!(read(r#"{"kind":"Table","metadata":{"name":"a"}}"#), "the object is a Table, not a Pod");
         assert_eq!(read(r#"{"k\u0069nd":"Table","metadata":{"name":"a"}}"#), "the object is a Table, not a Pod");

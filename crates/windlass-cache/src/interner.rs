@@ -109,16 +109,16 @@ mod tests {
         interner.traits(&RawTraits { labels, owners, finalizers })
     }
 
-    fn labelled(interner: &mut Interner, value: &str) -> Arc<Traits> {
+    fn labeled(interner: &mut Interner, value: &str) -> Arc<Traits> {
         traits(interner, [&format!(r#"{{"app":"{value}"}}"#), "", ""]).unwrap()
     }
 
     #[test]
     fn equal_sets_and_equal_strings_are_one() {
         let mut interner = Interner::default();
-        let (first, second) = (labelled(&mut interner, "a"), labelled(&mut interner, "a"));
+        let (first, second) = (labeled(&mut interner, "a"), labeled(&mut interner, "a"));
         assert!(Arc::ptr_eq(&first, &second));
-        let other = labelled(&mut interner, "b");
+        let other = labeled(&mut interner, "b");
         assert!(Arc::ptr_eq(&first.labels[0].0, &other.labels[0].0));
         assert_eq!((&*first.labels[0].1, &*other.labels[0].1), ("a", "b"));
         let mut spaced = || traits(&mut interner, [r#"{ "app" : "a" }"#, "", ""]).unwrap();
@@ -146,18 +146,18 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_full_reading_can_tell_is_not_interned() {
+    fn ambiguous_metadata_is_not_interned() {
         assert_eq!(traits(&mut Interner::default(), [r#"{"\u0061":"b"}"#, "", ""]), None);
     }
 
     #[test]
-    fn what_nobody_uses_is_swept_out_and_what_is_used_stays() {
+    fn unused_entries_are_swept_and_used_ones_kept() {
         let mut interner = Interner::default();
-        let kept = labelled(&mut interner, "kept");
+        let kept = labeled(&mut interner, "kept");
         for number in 0..20 * FIRST_SWEEP {
-            labelled(&mut interner, &number.to_string());
+            labeled(&mut interner, &number.to_string());
         }
         assert!(interner.traits.table.len() <= FIRST_SWEEP && interner.strings.table.len() <= 2 * FIRST_SWEEP);
-        assert!(Arc::ptr_eq(&kept, &labelled(&mut interner, "kept")));
+        assert!(Arc::ptr_eq(&kept, &labeled(&mut interner, "kept")));
     }
 }

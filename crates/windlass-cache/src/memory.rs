@@ -157,7 +157,7 @@ impl<K> Memory<K> {
         drop(evicted); // After the lock is released: dropping an object may run user code.
     }
 
-    /// Drops the oldest decoded object unless it was read again; then it is moved to the end of the order.
+    /// Drops the oldest decoded object. If it was read again, moves it to the end of the order instead.
     fn evict_decoded(&self, oldest: Weak<Entry<K>>, order: &mut Order<K>, evicted: &mut Vec<Evicted<K>>) {
         let Some(entry) = oldest.upgrade() else { return };
         match entry.body.evict_decoded() {

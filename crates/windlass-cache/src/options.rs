@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn watches_shorter_than_five_minutes_are_not_asked_for() {
+    fn watch_timeout_is_at_least_five_minutes() {
         let asked =
             |minutes| InformerOptions::default().min_watch_timeout(Duration::from_mins(minutes)).min_watch_timeout;
         assert_eq!([asked(1), asked(7)], [5, 7].map(Duration::from_mins));

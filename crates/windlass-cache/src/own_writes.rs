@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_has_been_written_is_read_and_nothing_older() {
+    async fn read_after_write_returns_the_write_or_newer() {
         let fake = FakeListWatch::new();
         let (maps, run) = rig(&fake);
         assert!(is_ready(&maps).await, "there is no pending write");
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_has_been_deleted_is_not_read_or_shows_it() {
+    async fn read_after_delete_is_missing_or_terminating() {
         let fake = FakeListWatch::new();
         for name in ["gone", "going", "again"] {
             fake.apply(&map(name, 0));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_informer_that_stops_cannot_show_what_was_written() {
+    async fn stopped_informer_fails_the_wait_for_a_write() {
         let fake = FakeListWatch::new();
         let (maps, run) = rig(&fake);
         soon(maps.informer().has_synced()).await.unwrap();

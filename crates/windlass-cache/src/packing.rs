@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_packed_comes_back_with_the_dictionary_that_it_names() {
+    fn packed_data_is_unpacked_with_its_dictionary() {
         let samples: Vec<_> = (0..300).map(body).collect();
         let unpacker = Unpacker::new();
         let (mut first, mut second) = (Packer::trained(samples.clone()), Packer::trained(samples[..40].to_vec()));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dictionary_halves_what_is_left_without() {
+    fn dictionary_halves_the_compressed_size() {
         let samples: Vec<_> = (0..300).map(body).collect();
         let with = Packer::trained(samples).pack(&body(1_000)).unwrap().len();
         let without = Packer::trained([]).pack(&body(1_000)).unwrap().len();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_compress_is_left_alone() {
+    fn incompressible_data_is_stored_unchanged() {
         assert_eq!(Packer::trained([]).pack(b"{}"), None);
     }
 

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_wait_any_longer_is_forgotten() {
+    fn cancelled_waiter_is_removed() {
         let progress = Progress::new();
         {
             let wait = progress.until(|| false);

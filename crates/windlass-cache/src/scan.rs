@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn managed_fields_go_wherever_they_stand() {
+    fn managed_fields_are_removed_at_any_position() {
         let kept = json!({"kind": "Pod", "metadata": {"name": "a", "uid": "u"}, "spec": {"x": 1}});
         for text in [
             r#"{"kind":"Pod","metadata":{"name":"a","uid":"u","managedFields":[{"f:x":{"}":"]\"{"}}]},"spec":{"x":1}}"#,
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_full_reading_can_tell_is_rewritten() {
+    fn ambiguous_bodies_are_rewritten() {
         for text in [
             r#"{"kind":"Pod","meta\u0064ata":{"name":"a","managedFields":[1]}}"#,
             r#"{"kind":"Pod","metadata":{"name":"a","managed\u0046ields":[1]}}"#,
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_careful_search_knows_escapes_and_that_the_last_of_two_counts() {
+    fn full_search_handles_escapes_and_duplicate_members() {
         let text = br#"{"spec":{"a":1},"sp\u0065c":{"b":[2],"b":3}}"#;
         let at = |path: &[&str]| find_fallback(text, path).unwrap();
         assert_eq!((at(&["spec", "b"]), at(&["spec", "a"])), (Some(b"3".to_vec()), None));

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_compressed_counts_as_large_as_it_is_now() {
+    async fn compressed_objects_count_their_compressed_size() {
         let fake = FakeListWatch::new();
         for number in 0..500 {
             let text = "the same text in each of them ".repeat(8);

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_by_path_reads_a_text_however_it_is_written() {
+    fn index_by_path_reads_strings_in_any_encoding() {
         let mut writer = writer();
         writer.add_index(Index::on_path("node", ["spec", "nodeName"])).unwrap();
         let put = |writer: &mut StoreWriter<Pod>, name: &str, node: &str| {
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_function_that_fails_or_panics_leaves_the_object_out_and_says_so() {
+    fn failing_index_is_reported_and_omits_the_object() {
         let errors = Arc::new(Mutex::new(Vec::new()));
         let mut writer = StoreWriter::<Pod>::new({
             let errors = Arc::clone(&errors);
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replacement_tells_what_vanished_and_what_is_there() {
+    fn replacement_returns_removed_and_current_objects() {
         let mut writer = writer();
         writer.add_index(by_app()).unwrap();
         writer.insert(pod("n", "a", 1, "x"), None);
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn after_any_history_the_store_equals_a_model_and_the_indices_a_recomputation() {
+    fn store_and_indices_equal_a_model_after_any_history() {
         for seed in 0..20 {
             let entropy = Entropy::seeded(seed);
             let mut writer = writer();

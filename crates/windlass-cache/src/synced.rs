@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_becomes_ready_when_the_signal_fires_and_stays_so() {
+    fn synced_signal_stays_ready() {
         let (signal, mut synced) = SyncSignal::new();
         assert_eq!((&mut synced).now_or_never(), None);
         signal.fire();
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_that_goes_away_is_an_error() {
+    fn dropped_sync_signal_is_an_error() {
         let (signal, synced) = SyncSignal::new();
         drop(signal);
         assert_eq!(synced.clone().now_or_never(), Some(Err(Stopped)));

@@ -27,7 +27,7 @@ use windlass_api::{
 use crate::{ManagedFieldsMode, cached::Cached, error::UnreadableObject, ingest::Ingest};
 
 /// A fake server of one resource. It stores objects, counts versions, and serves lists and watches like a real server:
-/// pages, watches from a version, WatchList, bookmarks, 410 for expired versions. It fails on request. Clones are one
+/// pages, watches from a version, WatchList, bookmarks, 410 for expired versions. It fails on request. Clones share one
 /// server.
 ///
 /// Selectors are not applied; [`Self::requests`] returns the received requests. More than a thousand requests without

@@ -94,13 +94,13 @@ mod tests {
     }
 
     #[test]
-    fn members_are_left_out_by_pointer_and_what_is_not_there_does_no_harm() {
+    fn transform_removes_members_by_pointer_if_present() {
         let transform = Transform::without(["/metadata/annotations/a~1b", "/data", "/none/at/all", "/odd/1", ""]);
         assert_eq!(applied(&transform), r#"{"metadata":{"name":"a","annotations":{"c":"y"}},"odd":1}"#);
     }
 
     #[test]
-    fn a_typed_transform_keeps_what_the_type_knows() {
+    fn typed_transform_keeps_fields_of_the_type() {
         let transform = Transform::on_object(|map: &mut ConfigMap| {
             map.data = None;
             map.metadata.annotations = None;

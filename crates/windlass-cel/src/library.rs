@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_says_what_functions_take_and_give() {
+    fn function_table_lists_parameters_and_results() {
         let slice = &overloads("slice").unwrap()[0];
         let shown = slice.params.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!((slice.on_target, shown.join(" ")), (true, "list(_var84) int int".to_owned()));

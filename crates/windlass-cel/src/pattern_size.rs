@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repetitions_beyond_gos_are_refused_in_its_words() {
+    fn repetitions_above_gos_limit_have_gos_error() {
         for (pattern, count) in [
             ("a{1001}", "{1001}"),
             ("(a{1000}){1000}", "{1000}"),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_weight_of_a_pattern_is_about_its_states() {
+    fn pattern_weight_approximates_its_states() {
         assert_eq!(pattern_weight("abc"), 3);
         assert_eq!(pattern_weight("[a-z]{63}"), 63);
         assert_eq!(pattern_weight("(ab){100}"), 300);

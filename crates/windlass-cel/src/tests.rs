@@ -163,7 +163,7 @@ fn objects_are_read_by_their_schema() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_places() {
+fn errors_have_their_position() {
     let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}, "l": {"type": "array", "items": {"type": "string"}}}});
     for (rule, text) in [
         ("self.namespace == ''", "ERROR: <input>:1:5: undefined field 'namespace'\n | self.namespace == ''\n | ....^"),
@@ -192,7 +192,7 @@ fn estimates_are_those_of_the_real_server() {
 }
 
 #[test]
-fn what_costs_too_much_ends() {
+fn expression_over_the_cost_limit_ends() {
     let list = json!({"type": "array", "items": {"type": "integer"}});
     let large = Json::from((0..3_000).collect::<Vec<_>>());
     for rule in [

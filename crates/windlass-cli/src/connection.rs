@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_stand_above_the_kubeconfig() {
+    fn flags_override_the_kubeconfig() {
         let path = env::temp_dir().join(format!("windlass-cli-connection-{}", std::process::id()));
         let cluster = Cluster::new("https://one.example:6443");
         Kubeconfig::single("one", cluster, User::with_token("t")).write(&path).unwrap();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_command_is_not_held_to_the_rate_of_controllers() {
+    async fn commands_are_not_rate_limited() {
         let client = client(Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
         let began = tokio::time::Instant::now();
         for _ in 0..300 {

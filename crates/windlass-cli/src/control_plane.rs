@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_listens_everywhere_is_reached_at_this_machine() {
+    fn wildcard_address_is_reached_through_loopback() {
         let reached = |address: &str| reachable(address.parse().unwrap()).to_string();
         assert_eq!(
             [reached("0.0.0.0:7000"), reached("[::]:7000"), reached("10.1.2.3:7000")],
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_an_address_is_taken_the_error_says_what_to_do() {
+    async fn address_in_use_error_names_the_remedy() {
         let taken = listen((Ipv4Addr::LOCALHOST, 0).into(), "").await.unwrap();
         let address = taken.local_addr().unwrap();
         let error = listen(address, "--port names another").await.unwrap_err();

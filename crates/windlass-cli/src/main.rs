@@ -1,4 +1,16 @@
 //! The `windlass` command.
+//!
+//! ```text
+//! commands       a module for each command
+//! stand_in       this program as etcd, kube-apiserver and kubectl, for Go's envtest
+//! control_plane  the API server, controllers and nodes in this process
+//! authorization  authorization webhooks of that server
+//! recorder       counts the requests to that server
+//! connection     the connection flags, which are kubectl's
+//! descriptions   descriptions of the built-in kinds
+//! serving        HTTP servers on this machine
+//! memory         returns freed memory to the system
+//! ```
 
 mod authorization;
 mod commands;
@@ -137,8 +149,8 @@ fn log(verbosity: Option<u8>, default: &str) {
         Some(level) => EnvFilter::new(log_of(level)),
         None => EnvFilter::try_from_env("WINDLASS_LOG").unwrap_or_else(|_| EnvFilter::new(default)),
     };
-    let colours = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(io::stderr).init();
+    let colors = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colors).with_writer(io::stderr).init();
 }
 
 fn exit(outcome: Result<(), Box<dyn Error>>) -> ExitCode {
@@ -186,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flags_of_all_commands_go_together() {
+    fn flags_of_all_commands_are_compatible() {
         Arguments::definition().debug_assert();
     }
 

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_is_told_from_a_read() {
+    fn watch_is_distinguished_from_read() {
         let get = |uri: &str| verb(&Request::get(uri).body(()).unwrap());
         assert_eq!(get("/api/v1/pods?watch=true&resourceVersion=1"), "watch");
         assert_eq!(get("/api/v1/pods?labelSelector=watch%3Dtrue"), "read");

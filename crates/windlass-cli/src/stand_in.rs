@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_acts_by_the_name_that_it_is_called_by() {
+    fn program_name_selects_the_stand_in() {
         let of = |path: &str| StandIn::of(Path::new(path));
         assert_eq!(of("/assets/etcd"), Some(StandIn::Etcd));
         assert_eq!(of("kube-apiserver"), Some(StandIn::KubeApiserver));

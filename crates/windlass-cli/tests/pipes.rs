@@ -46,13 +46,13 @@ async fn head(mut command: Command, lines: usize) -> (Option<i32>, String) {
 }
 
 #[tokio::test]
-async fn the_demo_ends_quietly_when_nobody_reads_it() {
+async fn demo_ends_quietly_on_a_closed_pipe() {
     // At normal speed, so that it prints more than the pipe holds at once.
     assert_eq!(head(windlass(&["demo", "--no-color"]), 3).await, (Some(UNREAD), String::new()));
 }
 
 #[tokio::test]
-async fn lists_end_quietly_when_nobody_reads_them() {
+async fn lists_end_quietly_on_a_closed_pipe() {
     let folder = std::env::temp_dir().join(format!("windlass-pipes-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let (kubeconfig, cache) = (folder.join("config"), folder.join("cache"));

@@ -77,7 +77,7 @@ fn manifests_are_written_from_anywhere_inside_a_project() {
 }
 
 #[test]
-fn where_a_port_is_taken_the_flag_that_names_another_is_told() {
+fn port_in_use_error_names_the_flag() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let (_, complained) = windlass(Path::new("/"), &format!("up --bind {address} --kubeconfig /nowhere/config"));

@@ -197,7 +197,7 @@ async fn manager_restarts_when_files_change_and_stops_at_the_end() {
 }
 
 #[tokio::test]
-async fn a_manager_that_ends_is_told_and_starts_again_after_a_change() {
+async fn ended_manager_is_reported_and_restarted_on_change() {
     let project = Project::new();
     project.write("src/broken", "");
     project.write("src/main.sh", "#!/bin/sh\nexit 7\n");
@@ -223,7 +223,7 @@ async fn a_manager_that_ends_is_told_and_starts_again_after_a_change() {
 }
 
 #[test]
-fn outside_of_a_project_it_says_so() {
+fn command_outside_a_project_is_an_error() {
     let output = Command::new(env!("CARGO_BIN_EXE_windlass")).arg("run").current_dir("/").output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));

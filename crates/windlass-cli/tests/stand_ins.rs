@@ -212,7 +212,7 @@ async fn apiserver_stand_in_accepts_envtest_flags() {
 }
 
 #[tokio::test]
-async fn a_stand_in_that_cannot_begin_says_why_and_fails() {
+async fn stand_in_start_error_is_reported() {
     let assets = Assets::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", taken.local_addr().unwrap());
@@ -244,7 +244,7 @@ async fn unsupported_security_flag_stops_the_api_server() {
 }
 
 #[tokio::test]
-async fn anonymous_requests_and_old_tls_are_refused_if_flags_say_so() {
+async fn flags_disable_anonymous_requests_and_old_tls() {
     let assets = Assets::new();
     let port = free_port();
     let certificates = assets.files().join("files");

@@ -1,7 +1,7 @@
 //! The credentials of requests at run time: the `Authorization` header and impersonation.
 //!
 //! A header set by the caller overrides every credential here, as in client-go. Renewable credentials are renewed when
-//! they have expired and when the server answers 401. A request that met the 401 is then sent once more, if its body
+//! they have expired and when the server answers 401. A request that got a 401 is then sent once more, if its body
 //! can be sent again. This is safe for writes, because a rejected request was not carried out.
 
 mod issuer;

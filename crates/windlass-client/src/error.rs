@@ -298,7 +298,7 @@ mod tests {
     use crate::operation::Verb;
 
     #[test]
-    fn each_layer_is_told_once() {
+    fn error_chain_prints_each_layer_once() {
         let status = Status::already_exists(&GroupResource::new("", "pods"), "b");
         let operation = Operation {
             verb: Verb::Create,

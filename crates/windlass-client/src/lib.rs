@@ -27,7 +27,7 @@
 //! rest                requests of any verb, built from their parts
 //! dynamic             resources that are known only at run time
 //! resources           the objects of one resource, with all verbs
-//! verbs               the builder that each verb returns; `.await` sends the request
+//! verbs               the builder that each verb returns; `.await` sends it; `retry_watch` resumes broken watches
 //! watch_stream        a watch response, cut into events
 //! list_stream         a list response, cut into objects
 //! client              the client: a transport with settings and default options

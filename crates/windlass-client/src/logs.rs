@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_are_cut_where_they_end_and_not_where_chunks_do() {
+    async fn log_lines_are_split_at_newlines_across_chunks() {
         let fake = log_of(vec!["one\ntw", "o\r\n", "\nlast without end"], End::Clean);
         let log = fake.client().logs("p").await.unwrap();
         let lines: Vec<String> = log.lines().try_collect().await.unwrap();
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_without_end_comes_in_pieces() {
+    async fn long_line_is_yielded_in_pieces() {
         let endless: &'static str = "x".repeat(LINE_LIMIT / 2 + 1).leak();
         let log = log_of(vec![endless, endless, "\n"], End::Clean).client().logs("p").await.unwrap();
         let lines: Vec<usize> = log.lines().map_ok(|line| line.len()).try_collect().await.unwrap();
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_log_that_breaks_off_gives_what_came_and_then_the_error() {
+    async fn interrupted_log_yields_its_data_then_the_error() {
         let log = log_of(vec!["one\n"], End::Broken).client().logs("p").within("a").await.unwrap();
         let mut lines = std::pin::pin!(log.lines());
         assert_eq!(lines.try_next().await.unwrap().as_deref(), Some("one"));

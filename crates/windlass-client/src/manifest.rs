@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_manifest_says_which_object_and_why() {
+    fn invalid_manifest_error_names_object_and_reason() {
         let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\n";
         assert_eq!(read(&format!("{pod}kind: Pod")).unwrap_err(), "object 1 has no apiVersion");
         assert_eq!(read("apiVersion: v1").unwrap_err(), "object 0 has no kind");

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_reads_as_what_was_being_done() {
+    fn operation_is_displayed_as_a_phrase() {
         assert_eq!(operation(Some("b"), Some("a")).to_string(), r#"create pods "a/b""#);
         assert_eq!(operation(None, Some("a")).to_string(), r#"create pods in "a""#);
         let status = Operation { subresource: Some("status".to_owned()), ..operation(Some("b"), None) };

@@ -1,7 +1,7 @@
 //! Retries of whole operations, and polling.
 //!
-//! The client itself retries requests when this is safe. This module is for operations that a program must repeat as a
-//! whole, such as reading an object, changing it and writing it back.
+//! The client itself retries requests when this is safe (`pipeline/repeat`). This module is for operations that a
+//! program must repeat as a whole, such as reading an object, changing it and writing it back.
 
 use std::{future::Future, time::Duration};
 
@@ -97,7 +97,7 @@ mod tests {
     use crate::testing::Fake;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_worth_it_is_tried_as_often_as_said() {
+    async fn retryable_errors_are_retried_up_to_the_limit() {
         let entropy = Entropy::seeded(1);
         let backoff = Backoff::new(Duration::from_secs(1)).factor(2.0).tries(4);
         for (succeeds_at, outcome, tries, seconds) in
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_conflict_is_worth_five_tries_and_nothing_else_is() {
+    async fn only_conflicts_are_retried_five_times() {
         for (code, tries) in [(409, 5), (403, 1), (500, 1)] {
             let fake = Fake::failure(code, r#"{"kind":"Status","apiVersion":"v1","status":"Failure"}"#);
             let client = fake.client();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_asked_at_once_and_after_each_delay() {
+    async fn poll_runs_at_once_and_after_each_delay() {
         let began = Instant::now();
         let asked = Cell::new(0);
         let ask = |enough: u32| {

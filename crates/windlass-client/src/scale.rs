@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whatever_has_a_scale_is_scaled_in_the_version_that_is_served() {
+    async fn scale_uses_the_served_version() {
         let server = server();
         let farms = scales(&server).of(&GroupResource::new("x.io", "farms")).await.unwrap();
         let mut scale = farms.clone().within("a").get_scale("f").await.unwrap();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_has_no_scale_and_what_is_not_served_are_told_apart() {
+    async fn missing_scale_and_unserved_kind_are_different_errors() {
         let scales = scales(&server());
         let error = scales.of(&GroupResource::new("", "barns")).await.unwrap_err();
         assert_eq!(error.to_string(), "barns.x.io has no scale");

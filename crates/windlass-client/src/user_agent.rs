@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn this_program_is_known_by_its_name() {
+    fn default_user_agent_is_the_program_name() {
         let agent = of_this_program();
         assert!(agent.starts_with("windlass_client-"), "{agent}");
     }

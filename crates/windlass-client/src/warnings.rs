@@ -57,12 +57,12 @@ pub struct UniqueWarnings<H> {
 /// Writes each warning as a line, as kubectl does: `Warning: …`.
 pub struct WriteWarnings<W> {
     out: Mutex<W>,
-    colour: Colour,
+    color: Color,
 }
 
-/// Colour in the written warnings, for terminals that support it.
+/// Color in the written warnings, for terminals that support it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Colour {
+pub enum Color {
     /// Plain text.
     #[default]
     No,
@@ -181,8 +181,8 @@ impl<H: WarningHandler> WarningHandler for UniqueWarnings<H> {
 impl<W: Write + Send + 'static> WriteWarnings<W> {
     /// Creates a handler that writes to `out`, usually standard error.
     #[must_use]
-    pub const fn new(out: W, colour: Colour) -> Self {
-        Self { out: Mutex::new(out), colour }
+    pub const fn new(out: W, color: Color) -> Self {
+        Self { out: Mutex::new(out), color }
     }
 }
 
@@ -190,16 +190,16 @@ impl<W: Write + Send + 'static> WarningHandler for WriteWarnings<W> {
     fn handle(&self, _: &Operation, warning: &Warning) {
         let mut out = self.out.lock();
         // If a warning cannot be written, neither can an error about it.
-        let _ = match self.colour {
-            Colour::No => writeln!(out, "Warning: {warning}"),
-            Colour::Yes => writeln!(out, "\x1b[33;1mWarning:\x1b[0m {warning}"),
+        let _ = match self.color {
+            Color::No => writeln!(out, "Warning: {warning}"),
+            Color::Yes => writeln!(out, "\x1b[33;1mWarning:\x1b[0m {warning}"),
         };
     }
 }
 
 impl<W> fmt::Debug for WriteWarnings<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WriteWarnings").field("colour", &self.colour).finish_non_exhaustive()
+        f.debug_struct("WriteWarnings").field("color", &self.color).finish_non_exhaustive()
     }
 }
 
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn each_header_counts_and_what_is_no_text_does_not() {
+    fn warning_headers_are_parsed_and_others_ignored() {
         let values: [&[u8]; 3] = [br#"299 - "a""#, b"299 - \"\xff\"", br#"299 - "b""#];
         assert_eq!(texts(&values), ["a", "b"]);
         assert_eq!(texts(&["299 - \"bell \u{85}\"".as_bytes()]), [""; 0]);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn each_text_is_told_once() {
+    fn repeated_warning_is_reported_once() {
         let collected = CollectWarnings::default();
         told(&UniqueWarnings::new(collected.clone()), &["a", "b", "a"]);
         let texts: Vec<_> = collected.take().into_iter().map(|warning| warning.text).collect();
@@ -266,11 +266,11 @@ mod tests {
 
     #[test]
     fn lines_for_people_begin_with_the_word() {
-        for (colour, expected) in [
-            (Colour::No, "Warning: a\nWarning: b\n"),
-            (Colour::Yes, "\x1b[33;1mWarning:\x1b[0m a\n\x1b[33;1mWarning:\x1b[0m b\n"),
+        for (color, expected) in [
+            (Color::No, "Warning: a\nWarning: b\n"),
+            (Color::Yes, "\x1b[33;1mWarning:\x1b[0m a\n\x1b[33;1mWarning:\x1b[0m b\n"),
         ] {
-            let handler = WriteWarnings::new(Vec::new(), colour);
+            let handler = WriteWarnings::new(Vec::new(), color);
             told(&handler, &["a", "b"]);
             assert_eq!(String::from_utf8(handler.out.into_inner()).unwrap(), expected);
         }

@@ -18,7 +18,7 @@ use windlass_client::{
 const FOLDER: &str = "tests/kubeconfig";
 
 #[test]
-fn each_file_leads_to_what_is_expected() {
+fn kubeconfig_files_give_the_expected_configs() {
     let mut wrong = Vec::new();
     let files = files();
     assert!(files.len() >= 60, "{} files", files.len());
@@ -38,7 +38,7 @@ fn each_file_leads_to_what_is_expected() {
 
 /// In these files, every secret contains `s3cret`.
 #[test]
-fn no_secret_is_shown() {
+fn secrets_are_not_shown() {
     for file in files() {
         let shown = match Kubeconfig::read(&file) {
             Err(error) => format!("{error} {error:?}"),
@@ -55,7 +55,7 @@ fn no_secret_is_shown() {
 }
 
 #[test]
-fn however_a_file_is_damaged_it_is_read_or_refused_and_no_secret_shown() {
+fn damaged_kubeconfig_errors_show_no_secrets() {
     const DAMAGES: usize = 20;
     let entropy = Entropy::seeded(4);
     let (mut read, mut refused) = (0, 0);
@@ -99,7 +99,7 @@ fn damaged(whole: &[u8], entropy: &Entropy) -> Vec<u8> {
 }
 
 #[test]
-fn what_can_be_read_can_be_written_and_read_again() {
+fn kubeconfig_round_trips() {
     let mut written = 0;
     for file in files() {
         let Ok(kubeconfig) = Kubeconfig::read(&file) else { continue };

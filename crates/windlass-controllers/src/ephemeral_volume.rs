@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_is_its_pods() {
+    fn claim_of_a_pod_has_the_pod_as_owner() {
         let template = json!({"metadata": {"labels": {"of": "scratch"}}, "spec": {"accessModes": ["ReadWriteOnce"]}});
         let pod: Pod = serde_json::from_value(json!({
             "metadata": {"name": "web", "namespace": "n", "uid": "u-1"},

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn an_owner_waits_for_what_it_did() {
+    async fn owner_waits_for_its_expectations() {
         let (expectations, owner) = (Expectations::default(), ObjectKey::new("rs").within("n"));
         assert!(expectations.satisfied(&owner, |_| Seen::Absent));
         expectations.created(&owner, "a");
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_expectation_does_not_hold_for_ever() {
+    async fn expectation_expires() {
         let (expectations, owner) = (Expectations::default(), ObjectKey::new("rs"));
         expectations.created(&owner, "a");
         tokio::time::advance(TIMEOUT.checked_sub(Duration::from_secs(1)).unwrap()).await;

@@ -5,6 +5,21 @@
 //!
 //! Decisions (the number of replicas, the pods to delete, the status) are computed on plain values, separate from the
 //! code that reads and writes objects.
+//!
+//! `catalog` lists all controllers and adds the selected ones to a manager. Each controller is a module, and `nodes`
+//! simulates nodes. The shared modules are:
+//!
+//! ```text
+//! pod_control   creates and deletes the pods of an owner
+//! pods          properties of pods
+//! ownership     owners and their dependents
+//! revisions     the revisions of a workload
+//! expectations  writes that the caches do not show yet
+//! versions      the versions of own writes
+//! consumers     claims and the pods that use them
+//! selector      label selectors
+//! error         the errors of reconciles
+//! ```
 
 mod consumers;
 mod error;

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longer_it_takes_the_rarer_it_is_looked_at() {
+    fn namespace_recheck_interval_grows() {
         let at = |second| pause(&namespace(Some(100), &[]), Timestamp::from_second(second).unwrap());
         assert_eq!(at(90), Duration::from_millis(200), "a clock that is behind does no harm");
         assert_eq!(at(100), Duration::from_millis(200));

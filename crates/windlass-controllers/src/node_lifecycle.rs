@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_is_told_of_once() {
+    fn node_event_is_recorded_once() {
         let (recorder, mut recorded) = Recorder::captured("node-controller");
         let register = Register { known: Mutex::default(), recorder };
         let mut node = Node::default();

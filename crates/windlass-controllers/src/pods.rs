@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_on_a_crowded_node_goes_first() {
+    fn pod_on_the_fullest_node_is_deleted_first() {
         let mut pods = [pod("alone", "n1", "Running", Some(1)), pod("crowded", "n2", "Running", Some(1))].map(Arc::new);
         sort_for_deletion(&mut pods, |pod| if node_name(pod) == "n2" { 2 } else { 1 });
         assert_eq!(pods[0].name(), "crowded");

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn whichever_role_changes_those_that_gather_are_looked_at() {
+    fn changed_role_triggers_aggregating_roles() {
         let gathering = Gathering::default();
         let names = |role: &ClusterRole| gathering.after(role).iter().map(ToString::to_string).collect::<Vec<_>>();
         let plain = role("plain", json!({}), json!({}));

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_active_namespaces_are_furnished() {
+    fn only_active_namespaces_are_bootstrapped() {
         let in_phase = |phase: &str| Namespace {
             status: Some(NamespaceStatus { phase: Some(phase.to_owned()), conditions: None }),
             ..Namespace::default()

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_volume_stays() {
+    fn bound_volume_is_recognized_by_its_phase() {
         let in_phase = |phase: &str| PersistentVolume {
             status: Some(PersistentVolumeStatus { phase: Some(phase.to_owned()), ..PersistentVolumeStatus::default() }),
             ..PersistentVolume::default()

@@ -230,14 +230,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_given_follows_from_the_struct() {
+    fn missing_attributes_are_derived_from_the_struct() {
         let identity = read(r#"group = "x.io", version = "v1""#).unwrap();
         assert_eq!((identity.kind.as_str(), identity.plural.as_str()), ("Policy", "policies"));
         assert_eq!((identity.scope, identity.short_names.len()), (Scope::Namespaced, 0));
     }
 
     #[test]
-    fn what_is_given_is_taken() {
+    fn given_attributes_override_the_defaults() {
         let given =
             r#"group = "", version = "v1", kind = "Odd", plural = "odds", scope = "Cluster", short_names("o", "od")"#;
         let identity = read(given).unwrap();
@@ -253,7 +253,7 @@ mod tests {
             (r#"group = "X", version = "v1""#, "\"X\" is not a valid name"),
             (r#"group = "x", group = "y""#, "given twice"),
             (r#"scope = "Galaxy""#, "the scope is"),
-            (r#"colour = "red""#, "expected group, version"),
+            (r#"color = "red""#, "expected group, version"),
             (r#"short_names("A")"#, "\"A\" is not a valid name"),
             (r#"verbs("fetch")"#, "unknown verb \"fetch\": expected one of get, list"),
             (r#"verbs("get"), verbs("list")"#, "given twice"),

@@ -2,11 +2,14 @@
 //! CustomResourceDefinition and schema of a type from its source.
 //!
 //! ```text
-//! identity           #[resource(…)]: group, version, names          → expand
-//! custom_resource    #[resource(…)]: the rest of the definition
-//! schema             structs and enums, as serde writes them (serde_attributes, case)
-//!  └ markers         #[schema(…)]
-//! rbac               #[rbac(…)]
+//! custom_resource   #[derive(CustomResource)]: the CRD of a kind
+//! identity          #[resource(…)]: group, version, names
+//! expand            the impls of an identity
+//! schema            #[derive(Schema)]: structs and enums, as serde writes them
+//! markers           #[schema(…)]
+//! serde_attributes  the attributes of serde
+//! case              serde's rules for renaming
+//! rbac              #[rbac(…)]
 //! ```
 //!
 //! This is a separate crate because other programs cannot call the functions of a macro crate. `windlass import` reads

@@ -72,7 +72,7 @@ use windlass_derive_model as model;
 /// An unknown attribute and an unknown scope:
 /// ```compile_fail
 /// #[derive(windlass_derive::Resource)]
-/// #[resource(group = "example.com", version = "v1", colour = "red", k8s_openapi = k8s_openapi)]
+/// #[resource(group = "example.com", version = "v1", color = "red", k8s_openapi = k8s_openapi)]
 /// struct Website {
 ///     metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
 /// }

@@ -33,7 +33,7 @@ const MISTAKES: &[(&str, &str)] = &[
         "3:52: error: the scope is \"Namespaced\" or \"Cluster\"",
     ),
     (
-        "#[resource(group = \"x.io\", version = \"v1\", colour = \"red\")]\nstruct Site { metadata: () }",
+        "#[resource(group = \"x.io\", version = \"v1\", color = \"red\")]\nstruct Site { metadata: () }",
         "3:44: error: expected group, version, kind, plural, scope, short_names, verbs, client, k8s_openapi or crate",
     ),
     (
@@ -55,7 +55,7 @@ const MISTAKES: &[(&str, &str)] = &[
 /// The same for `#[derive(CustomResource)]`, in `#[resource(group = "x.io", version = "v1", …)]`.
 const MISTAKES_OF_DEFINITIONS: &[(&str, &str)] = &[
     (
-        "colour = \"red\"",
+        "color = \"red\"",
         "3:44: error: expected group, version, kind, plural, scope, short_names, verbs, client, k8s_openapi, crate, singular, \
         list_kind, categories, storage, served, deprecated, status, scale, column, selectable, labels or annotations",
     ),
@@ -74,7 +74,7 @@ const MISTAKES_OF_DEFINITIONS: &[(&str, &str)] = &[
         "3:70: error: the type of a column is one of boolean, date, integer, number, string",
     ),
     ("column(name = \"A\", width = 1)", "3:63: error: expected name, type, path, format, description, priority"),
-    ("selectable(\"spec.colour\")", "3:55: error: a path must start with a dot: \".spec.replicas\""),
+    ("selectable(\"spec.color\")", "3:55: error: a path must start with a dot: \".spec.replicas\""),
 ];
 
 /// A complete source with `#[derive(CustomResource)]`.
@@ -138,7 +138,7 @@ const MISTAKES_OF_SCHEMAS: &[(&str, &str)] = &[
     ("struct A { #[schema(external_docs(link = \"x\"))] a: i32 }", "3:35: error: expected url or description"),
     ("struct A { #[schema(items(skip))] a: Vec<i32> }", "3:27: error: `skip` is only valid for fields"),
     (
-        "struct A { #[schema(colour = 1)] a: i32 }",
+        "struct A { #[schema(color = 1)] a: i32 }",
         "3:21: error: expected one of all_of, any_of, as, at_least_one_of, at_most_one_of, crate, default, \
         description, embedded_resource, enum, exactly_one_of, example, exclusive_maximum, exclusive_minimum, external_docs, format, \
         immutable, int_or_string, items, list_type, map_keys, map_type, max_items, max_length, max_properties, maximum, min_items, \

@@ -176,7 +176,7 @@ impl Environment {
     /// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?.block_on(async {
     /// let env = Environment::start().await;
     /// let fault = env.on(RequestMatcher::writes().of::<ConfigMap>()).once().fail(Status::internal("not today"));
-    /// let config = ConfigMap::named("colours");
+    /// let config = ConfigMap::named("colors");
     /// assert!(env.client().create(&config).await.is_err());
     /// assert!(env.client().create(&config).await.is_ok());
     /// assert_eq!(fault.hits(), 1);

@@ -14,19 +14,19 @@
 //! }
 //!
 //! // In a test: `#[test] fn it_survives() { … }`. The test is not async: each run has its own runtime.
-//! let scenario = Scenario::new("colours")
+//! let scenario = Scenario::new("colors")
 //!     .controller(|manager| {
 //!         manager.add(Controller::<ConfigMap>::new().owns::<Secret>().reconcile(reconcile));
 //!     })
-//!     .step("somebody wants colours", |client| async move {
-//!         client.create(&ConfigMap::named("colours").in_namespace("default")).await?;
+//!     .step("create the ConfigMap", |client| async move {
+//!         client.create(&ConfigMap::named("colors").in_namespace("default")).await?;
 //!         Ok(())
 //!     })
-//!     .step("the secret is lost", |client| async move {
-//!         client.delete::<Secret>("colours").await?;
+//!     .step("delete the Secret", |client| async move {
+//!         client.delete::<Secret>("colors").await?;
 //!         Ok(())
 //!     })
-//!     .settled("there is a secret again", |state| state.get::<Secret>("colours").is_some());
+//!     .settled("the Secret exists", |state| state.get::<Secret>("colors").is_some());
 //! explore(scenario).assert();
 //! ```
 //!
@@ -66,7 +66,7 @@
 //!
 //! # Replaying
 //!
-//! A failure names its plan, such as `crash@5`. With the environment variable `WINDLASS_PLAN='colours: crash@5'`, the
+//! A failure names its plan, such as `crash@5`. With the environment variable `WINDLASS_PLAN='colors: crash@5'`, the
 //! exploration of that name performs only this run; [`replay`] does the same in code. Runs of the same plan are
 //! identical: randomness comes from a seed ([`Scenario::seed`]), time from tokio's paused clock, and each run has one
 //! thread.
@@ -114,7 +114,7 @@ pub use self::{
     timeline::{Entry, EntryKind},
 };
 
-/// The environment variable with a scenario and a plan: `colours: crash@5`.
+/// The environment variable with a scenario and a plan: `colors: crash@5`.
 const VARIABLE: &str = "WINDLASS_PLAN";
 /// The maximum number of requests of the first run, without faults.
 const MOST_REQUESTS: usize = 50_000;
@@ -249,7 +249,7 @@ fn take<'p>(next: &AtomicUsize, plans: &'p [Plan]) -> Option<(usize, &'p Plan)> 
     plans.get(index).map(|plan| (index, plan))
 }
 
-#[allow(clippy::disallowed_methods, reason = "how long an exploration takes is told by the clock on the wall")]
+#[allow(clippy::disallowed_methods, reason = "measures the real duration of an exploration")]
 fn now() -> std::time::Instant {
     std::time::Instant::now()
 }

@@ -18,9 +18,9 @@
 //! manager.add(Controller::<ConfigMap>::new().reconcile(reconcile));
 //! env.run(manager);
 //!
-//! env.client().create(&ConfigMap::named("colours").in_namespace("default")).await?;
-//! let secret = env.eventually::<Secret>("colours", |_| true).await;
-//! assert_eq!(secret.name(), "colours");
+//! env.client().create(&ConfigMap::named("colors").in_namespace("default")).await?;
+//! let secret = env.eventually::<Secret>("colors", |_| true).await;
+//! assert_eq!(secret.name(), "colors");
 //! env.stop().await?;
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! # })?;

@@ -31,7 +31,7 @@ use crate::{
 /// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?.block_on(async {
 /// let role = "kind: ClusterRole
 /// apiVersion: rbac.authorization.k8s.io/v1
-/// metadata: {name: colours}
+/// metadata: {name: colors}
 /// rules: [{apiGroups: [''], resources: [configmaps], verbs: [create, delete]}]";
 /// let env = Environment::start().await;
 /// let permissions = env.permissions(role)?;
@@ -408,7 +408,7 @@ metadata: {name: somebody}
     }
 
     #[test]
-    fn a_rule_allows_what_it_says_and_no_more() {
+    fn rule_allows_only_its_requests() {
         let grants = grants(ROLES).unwrap();
         let is_allowed = |need: Need| grants.iter().any(|grant| grant.allows(&need));
         for allowed in [
@@ -438,7 +438,7 @@ metadata: {name: somebody}
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_called_and_not_asked_for_fails_and_what_is_not_called_is_told() {
+    async fn missing_permissions_fail_and_unused_are_reported() {
         let env = Environment::start().await;
         let permissions = env.permissions(ROLES).unwrap();
         let client = permissions.client();
@@ -499,7 +499,7 @@ rules:
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_manager_is_held_against_the_roles_of_its_controller() {
+    async fn manager_is_checked_against_the_controllers_roles() {
         let env = Environment::start().await;
         let permissions = env.permissions(CONTROLLER).unwrap();
         let mut manager = env.manager_of(permissions.client());

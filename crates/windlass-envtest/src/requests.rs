@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_told_apart_by_their_paths() {
+    fn requests_are_distinguished_by_path() {
         let told = |method: &str, uri: &str| {
             let Sent { verb, group, resource, subresource, namespace, name, .. } = sent(method, uri);
             let text = |part: Option<String>| part.unwrap_or_else(|| "-".to_owned());
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_requests_must_all_hold() {
+    fn all_request_conditions_must_hold() {
         let scale = sent("PUT", "/apis/apps/v1/namespaces/a/deployments/w/scale");
         let deployments = ApiResource {
             group: "apps".into(),

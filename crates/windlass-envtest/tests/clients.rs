@@ -30,20 +30,20 @@ fn deployment() -> Deployment {
 async fn applied_fields_have_owners_and_conflicts() {
     let env = Environment::start().await;
     let (one, other) = (env.client().with_field_owner("one"), env.client().with_field_owner("other"));
-    let colour = |colour: &str| ConfigMap {
-        data: Some([("colour".to_owned(), colour.to_owned())].into()),
+    let color = |color: &str| ConfigMap {
+        data: Some([("color".to_owned(), color.to_owned())].into()),
         ..ConfigMap::named("c").in_namespace("default")
     };
-    one.apply(&colour("red")).await.unwrap();
-    assert!(other.apply(&colour("blue")).await.unwrap_err().is_conflict());
-    let forced = other.apply(&colour("blue")).force().await.unwrap();
+    one.apply(&color("red")).await.unwrap();
+    assert!(other.apply(&color("blue")).await.unwrap_err().is_conflict());
+    let forced = other.apply(&color("blue")).force().await.unwrap();
     let owners: Vec<_> =
         forced.metadata.managed_fields.unwrap().into_iter().filter_map(|entry| entry.manager).collect();
     assert_eq!(owners, ["other"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_client_there_is_works_on_the_same_objects() {
+async fn all_client_kinds_share_the_same_objects() {
     let env = Environment::start().await;
     let client = env.client();
     client.create(&deployment()).await.unwrap();
@@ -60,7 +60,7 @@ async fn every_client_there_is_works_on_the_same_objects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_have_versions_finalizers_and_statuses_of_their_own() {
+async fn test_server_handles_versions_finalizers_and_status() {
     let env = Environment::start().await;
     let client = env.client();
     let named = client.create(&ConfigMap::with_generated_name("some-").in_namespace("default")).await.unwrap();

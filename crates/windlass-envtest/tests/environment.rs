@@ -79,18 +79,18 @@ async fn an_operator_is_tested_in_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_to_come_true_is_told_with_what_was_there() {
+async fn eventually_fails_with_the_last_state() {
     let env = Environment::start().await;
-    env.client().create(&ConfigMap::named("colours").in_namespace("default")).await.unwrap();
+    env.client().create(&ConfigMap::named("colors").in_namespace("default")).await.unwrap();
     let waiting = tokio::spawn({
         let expect = env.expect().patience(Duration::from_hours(1));
-        async move { expect.object::<ConfigMap>("colours", |config| config.data.is_some()).await }
+        async move { expect.object::<ConfigMap>("colors", |config| config.data.is_some()).await }
     });
     let told = waiting.await.unwrap_err().into_panic();
     let told = told.downcast_ref::<String>().unwrap();
     assert!(told.contains("tests/environment.rs:"), "{told}");
-    assert!(told.contains("ConfigMap colours did not reach the expected state within 3600s"), "{told}");
-    assert!(told.contains("\"name\": \"colours\"") && !told.contains("managedFields"), "{told}");
+    assert!(told.contains("ConfigMap colors did not reach the expected state within 3600s"), "{told}");
+    assert!(told.contains("\"name\": \"colors\"") && !told.contains("managedFields"), "{told}");
 
     let missing = tokio::spawn({
         let expect = env.expect();
@@ -102,17 +102,17 @@ async fn what_fails_to_come_true_is_told_with_what_was_there() {
     let broken = tokio::spawn({
         let (expect, client) = (env.expect(), env.client());
         async move {
-            let changed = expect.always::<ConfigMap>("colours", |config| config.is_some());
-            let (_, ()) = tokio::join!(async { client.delete::<ConfigMap>("colours").await.unwrap() }, changed);
+            let changed = expect.always::<ConfigMap>("colors", |config| config.is_some());
+            let (_, ()) = tokio::join!(async { client.delete::<ConfigMap>("colors").await.unwrap() }, changed);
         }
     });
     let told = broken.await.unwrap_err().into_panic();
     assert!(told.downcast_ref::<String>().unwrap().contains("the condition stopped holding"));
-    env.expect().patience(Duration::from_mins(1)).always::<ConfigMap>("colours", |config| config.is_none()).await;
+    env.expect().patience(Duration::from_mins(1)).always::<ConfigMap>("colors", |config| config.is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn runs_of_one_seed_are_alike_and_their_clock_is_tokios() {
+async fn runs_with_one_seed_are_equal_and_use_tokios_clock() {
     let run = async |seed| {
         let env = Environment::builder().seed(seed).start().await.unwrap();
         let first = env.client().create(&ConfigMap::named("a")).await.unwrap();
@@ -128,7 +128,7 @@ async fn runs_of_one_seed_are_alike_and_their_clock_is_tokios() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn others_than_the_administrator_are_whom_they_say() {
+async fn added_users_have_their_own_identity() {
     let env = Environment::start().await;
     let client = env.client_as(User::new("alice").in_groups(["developers", "system:masters"])).unwrap();
     let recorder = env.record(RequestMatcher::any().verb(Verb::Create));
@@ -187,7 +187,7 @@ async fn nothing<K>(_: Arc<K>, _: Context) -> windlass_runtime::Result<Action> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manager_that_fails_is_told_when_the_environment_stops() {
+async fn manager_error_is_reported_at_environment_stop() {
     let env = Environment::start().await;
     let mut manager = env.manager();
     manager.add(Controller::<Secret>::new().named("same").reconcile(nothing));

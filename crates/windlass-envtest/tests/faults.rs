@@ -16,7 +16,7 @@ fn config(name: &str) -> ConfigMap {
 }
 
 #[tokio::test(start_paused = true)]
-async fn chosen_requests_fail_as_often_as_is_said() {
+async fn selected_requests_fail_the_given_number_of_times() {
     let env = Environment::start().await;
     let client = env.client();
     let conflict = Status::modified(&GroupResource::new("", "configmaps"), "a");
@@ -39,7 +39,7 @@ async fn chosen_requests_fail_as_often_as_is_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_request_was_never_done_and_a_lost_answer_was() {
+async fn lost_requests_do_nothing_and_lost_responses_succeed() {
     let env = Environment::start().await;
     let client = env.client();
     let creating = || RequestMatcher::any().verb(Verb::Create).of::<ConfigMap>();

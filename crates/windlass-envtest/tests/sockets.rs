@@ -41,9 +41,9 @@ async fn webhooks_of_a_project_are_called_by_way_of_its_manifests() {
     const MANIFESTS: &str = "
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingWebhookConfiguration
-metadata: {name: colours}
+metadata: {name: colors}
 webhooks:
-- name: colours.example.com
+- name: colors.example.com
   admissionReviewVersions: [v1]
   sideEffects: None
   clientConfig: {service: {namespace: system, name: webhooks, path: /mutate--v1-configmap}}
@@ -76,7 +76,7 @@ metadata: {name: not-installed}
 
 #[cfg(feature = "webhook")]
 #[tokio::test]
-async fn kinds_of_a_project_are_converted_by_way_of_their_definitions() {
+async fn project_kinds_are_converted_through_their_crds() {
     use serde_json::{Value, json};
     use windlass_api::{ApiResource, BoxError, DynamicObject, GroupKind, GroupVersion, GroupVersionKind};
     use windlass_webhook::{Webhooks, conversion::Converter};

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_literals_however_they_are_written() {
+    fn string_literals_are_escaped() {
         for (string, literal) in
             [("a", "\"a\""), (r"^\d$", "r\"^\\d$\""), ("\"#", "r##\"\"#\"##"), ("a\n\"", r#""a\n\"""#)]
         {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_derive_would_refuse_is_not_said() {
+    fn keywords_that_the_derive_rejects_are_omitted() {
         use serde_json::json;
         for schema in [
             json!({"uniqueItems": true}),

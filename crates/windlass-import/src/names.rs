@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_json_has_is_a_name() {
+    fn any_json_key_becomes_a_field_name() {
         for (json, name) in [
             ("httpGet", "http_get"),
             ("HTTPRoute", "http_route"),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_value_is_it_is_a_variant() {
+    fn any_enum_value_becomes_a_variant() {
         for (value, name) in [
             ("AES-256", "Aes256"),
             ("!=", "NotEqual"),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_alike_are_told_apart() {
+    fn equal_type_names_are_made_unique() {
         let mut names = Names::of_types();
         assert_eq!([names.take("Site", ""), names.take("Site", ""), names.take("Vec", "")], ["Site", "Site2", "Vec2"]);
     }

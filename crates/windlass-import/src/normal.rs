@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_is_no_difference() {
+    fn empty_schema_parts_are_no_difference() {
         let one = definition(json!({"type": "object", "required": ["metadata"], "properties": {
             "kind": {"type": "string"}, "metadata": {"type": "object"}, "a": {"type": "integer", "minimum": 1, "nullable": false}}}));
         let mut other = definition(json!({"type": "object", "properties": {"a": {"type": "integer", "minimum": 1.0}}}));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_told_with_its_place() {
+    fn differences_are_reported_with_their_path() {
         let of = |minimum: i32| definition(json!({"type": "object", "properties": {"a": {"minimum": minimum}}}));
         let found = differences(&of(1), &of(2));
         assert_eq!(found.len(), 1);

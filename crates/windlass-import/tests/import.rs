@@ -28,7 +28,7 @@ fn with(field: &Value) -> Document {
 }
 
 #[test]
-fn what_a_definition_says_its_types_say() {
+fn imported_types_generate_the_same_crd() {
     let Imported { modules, differences, .. } = imported();
     assert_eq!(differences, []);
     assert_eq!(modules.iter().map(|module| module.version.as_str()).collect::<Vec<_>>(), ["v1beta1", "v1"]);
@@ -42,7 +42,7 @@ fn what_a_definition_says_its_types_say() {
 }
 
 #[test]
-fn what_types_say_otherwise_is_noticed() {
+fn schema_differences_of_types_are_reported() {
     let text = imported().modules.remove(1).text;
     for (said, instead, place) in [
         ("exclusive_maximum = 10", "maximum = 10", "exclusiveMaximum"),
@@ -65,7 +65,7 @@ fn what_types_say_otherwise_is_noticed() {
 }
 
 #[test]
-fn one_version_is_a_definition_of_its_own() {
+fn import_of_one_version_makes_a_crd() {
     let Imported { modules, differences, .. } = sites().import(Some("v1beta1")).unwrap();
     assert_eq!((modules.len(), differences), (1, Vec::new()));
     assert!(!modules[0].text.contains("storage"), "the only version is the stored one");
@@ -97,7 +97,7 @@ fn modules_become_files_or_one_file() {
 }
 
 #[test]
-fn values_that_differ_in_case_only_are_variants_without_a_warning() {
+fn case_variants_of_enum_values_cause_no_warning() {
     let Imported { modules, differences, .. } =
         with(&json!({"type": "string", "enum": ["HEAD", "Head", "head"]})).import(None).unwrap();
     assert_eq!(differences, []);
@@ -107,7 +107,7 @@ fn values_that_differ_in_case_only_are_variants_without_a_warning() {
 }
 
 #[test]
-fn schemas_without_words_are_kept_as_they_are() {
+fn unsupported_schemas_are_kept_unchanged() {
     for field in [
         json!({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "string"}}),
         json!({"type": "object", "additionalProperties": true}),
@@ -123,17 +123,13 @@ fn schemas_without_words_are_kept_as_they_are() {
         assert_eq!(differences, [], "{field}");
     }
     // An unknown keyword cannot be kept, and is reported.
-    let differences = with(&json!({"type": "string", "colour": "red"})).import(None).unwrap().differences;
+    let differences = with(&json!({"type": "string", "color": "red"})).import(None).unwrap().differences;
     assert_eq!(differences.len(), 1);
-    assert!(
-        differences[0].to_string().contains("spec.colour: \"red\", and in the types nothing"),
-        "{}",
-        differences[0]
-    );
+    assert!(differences[0].to_string().contains("spec.color: \"red\", and in the types nothing"), "{}", differences[0]);
 }
 
 #[test]
-fn what_is_wrong_is_told_with_file_document_and_path() {
+fn import_errors_name_file_document_and_path() {
     let error = |change: fn(&mut Value)| {
         let mut definition = with(&json!({"type": "string"})).value().clone();
         change(&mut definition);

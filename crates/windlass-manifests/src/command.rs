@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_understood_or_told() {
+    fn arguments_are_parsed_or_rejected() {
         let arguments = read(&["--check", "all", "--output-dir", "x"]).unwrap();
         assert_eq!(arguments, Arguments { parts: vec![Part::All], folder: "x".into(), mode: Mode::Check });
         assert_eq!(read(&["all", "--policies"]).unwrap().parts, [Part::All, Part::Policies]);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_rule_is_told_with_its_line() {
+    fn invalid_rule_is_reported_with_its_line() {
         let sources = env::temp_dir().join(format!("windlass-manifests-rules-{}", std::process::id()));
         write(&sources.join("api/site.rs"), "struct Site {\n    #[schema(rule(rule = \"self > \\\"a\\\"\"))]\n}\n")
             .unwrap();

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn descriptions_end_where_a_sentence_or_a_word_does() {
+    fn descriptions_are_cut_at_sentences_or_words() {
         let text = "One. Two three.";
         for (longest, cut) in [
             (99, Some(text)),

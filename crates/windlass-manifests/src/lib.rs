@@ -2,13 +2,15 @@
 //! its webhooks.
 //!
 //! ```text
-//! Manifests     the kinds, rules and webhooks of the project
-//!  ├ roles      RBAC rules, merged into as few as possible
-//!  ├ webhook    webhook configurations
-//!  ├ policy     validation rules as policies, which an API server evaluates itself
-//!  ├ check      errors that a cluster would report: CEL rules are compiled, paths and patterns checked
-//!  └ yaml       reproducible files: the same text for the same types on every machine
-//! main          the program that writes the files; `windlass generate` runs it
+//! command    the program that writes the files; `windlass generate` runs it
+//! manifests  the kinds, rules and webhooks of the project
+//! check      errors that a cluster would report: CEL rules are compiled, paths and patterns checked
+//! files      the files, in kubebuilder's layout
+//! roles      RBAC rules, merged into as few as possible
+//! policy     validation rules as policies, which an API server evaluates itself
+//! webhook    webhook configurations
+//! yaml       reproducible files: the same text for the same types on every machine
+//! problem    the errors
 //! ```
 //!
 //! Guaranteed: files are written only if there are no errors, and contain no nulls, timestamps or status. Not

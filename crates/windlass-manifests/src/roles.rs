@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_allow_more_or_less_stays_apart() {
+    fn rules_are_not_merged_if_permissions_would_change() {
         let apart = rules(&[rule(&["a"], &["get"]), rule(&["b"], &["list"])]);
         assert_eq!(apart.len(), 2);
         let named = Rule { resource_names: &["x"], ..rule(&["a"], &["get"]) };

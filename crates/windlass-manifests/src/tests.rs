@@ -86,7 +86,7 @@ pub(crate) fn golden(file: &File) {
 }
 
 #[test]
-fn files_are_where_kubebuilder_has_them_and_say_what_the_types_say() {
+fn files_match_types_at_kubebuilders_paths() {
     let files = manifests().files(Part::All).unwrap();
     let paths = files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>();
     assert_eq!(paths, ["crd/bases/shop.example.com_websites.yaml", "rbac/role.yaml", "webhook/manifests.yaml"]);
@@ -94,7 +94,7 @@ fn files_are_where_kubebuilder_has_them_and_say_what_the_types_say() {
 }
 
 #[test]
-fn a_project_that_is_laid_out_has_names_of_its_own() {
+fn manifests_of_a_project_use_its_names() {
     let project = Manifests::of_project("shop").rules(&RULES[..1]).webhook(Webhook::validating::<Website>());
     let files = project.webhook(Webhook::defaulting::<Website>()).files(Part::All).unwrap();
     assert!(files[0].text.contains("  name: shop-manager\n"), "{}", files[0].text);
@@ -103,7 +103,7 @@ fn a_project_that_is_laid_out_has_names_of_its_own() {
 }
 
 #[test]
-fn what_is_not_there_has_no_file() {
+fn missing_parts_have_no_file() {
     assert_eq!(Manifests::new("empty").files(Part::All).unwrap(), []);
 }
 
@@ -182,7 +182,7 @@ fn problems(manifests: &Manifests) -> Vec<String> {
 }
 
 #[test]
-fn what_is_wrong_with_a_schema_is_told_with_type_field_and_reason() {
+fn schema_errors_name_type_field_and_reason() {
     let problems = problems(&Manifests::new("x").kind::<Schemas>());
     for (problem, expected) in problems.iter().zip([
         "Schemas v1: spec.few: default 1: it is less than the minimum",
@@ -200,7 +200,7 @@ fn what_is_wrong_with_a_schema_is_told_with_type_field_and_reason() {
 }
 
 #[test]
-fn what_is_wrong_with_a_rule_is_told_with_type_field_and_rule() {
+fn rule_errors_name_type_field_and_rule() {
     let problems = problems(&Manifests::new("x").kind::<Rules>());
     for (problem, expected) in problems.iter().zip([
         ("Rules v1: spec.costly: rule \"self.all(a, self.all(b, a != b))\": ", "exceeds budget by factor of"),
@@ -216,7 +216,7 @@ fn what_is_wrong_with_a_rule_is_told_with_type_field_and_rule() {
 }
 
 #[test]
-fn what_is_wrong_with_paths_is_told() {
+fn invalid_paths_are_reported() {
     let problems = problems(&Manifests::new("x").kind::<Paths>());
     for (problem, expected) in problems.iter().zip([
         "Paths v1: column A: path \".a[\": ",
@@ -230,7 +230,7 @@ fn what_is_wrong_with_paths_is_told() {
 }
 
 #[test]
-fn what_is_wrong_with_versions_and_webhooks_is_told() {
+fn invalid_versions_and_webhooks_are_reported() {
     let twice = Manifests::new("x").kind::<Website>().kind::<Website>();
     assert_eq!(
         problems(&twice),

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_says_nothing_is_left_out() {
+    fn empty_values_are_omitted() {
         let object =
             serde_json::json!({"kind": "A", "a": null, "b": [{"c": null, "m": 1.0, "f": 0.5}], "status": {"x": 1}});
         assert_eq!(document(&object).unwrap(), "---\nkind: A\nb:\n- m: 1\n  f: 0.5\n");

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn every_piece_is_worked_on_once_by_as_many_workers_as_wanted() {
+    async fn each_piece_is_processed_once_by_n_workers() {
         for (workers, chunk_size, pieces, took) in [
             (1, 1, 6, 60),
             (3, 1, 6, 20),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn stopped_before_it_begins_it_does_nothing() {
+    async fn parallelize_stopped_before_start_does_nothing() {
         let seen = Arc::default();
         assert_eq!(Parallelize::new(2).run_until(async {}, 5, noting(&seen)).await, 0);
         assert!(seen.lock().is_empty());

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn fast_for_the_first_attempts_of_an_item_and_slow_from_then_on() {
+    fn first_attempts_are_fast_and_later_ones_slow() {
         let limiter = FastSlow::new(Duration::from_millis(5), Duration::from_secs(10), 3);
         let delays: Vec<u128> = (0..5).map(|_| limiter.when(&"a").as_millis()).collect();
         assert_eq!(delays, [5, 5, 5, 10_000, 10_000]);

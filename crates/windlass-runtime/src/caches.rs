@@ -177,7 +177,7 @@ impl From<InformerOptions> for CacheOptions {
 mod tests {
     use super::*;
 
-    fn labelled(labels: &str) -> InformerOptions {
+    fn labeled(labels: &str) -> InformerOptions {
         InformerOptions::default().labels(labels)
     }
 
@@ -192,20 +192,20 @@ mod tests {
 
     #[test]
     fn cache_options_of_kind_override_namespace_and_global() {
-        let two = CacheOptions::within("a").namespace("b", labelled("b")).informer(labelled("usual"));
+        let two = CacheOptions::within("a").namespace("b", labeled("b")).informer(labeled("usual"));
         for (options, usual, expected) in [
             (CacheOptions::new(), CacheOptions::new(), &["* [] everything"][..]),
             (CacheOptions::new(), two.clone(), &["a [] usual", "b [] b"]),
-            (CacheOptions::new().informer(labelled("kind")), two.clone(), &["a [] kind", "b [] kind"]),
+            (CacheOptions::new().informer(labeled("kind")), two.clone(), &["a [] kind", "b [] kind"]),
             (CacheOptions::everywhere(), two.clone(), &["* [] usual"]),
             (CacheOptions::within("c"), two.clone(), &["c [] usual"]),
-            (CacheOptions::within_each(["c", "c"]).informer(labelled("kind")), two.clone(), &["c [] kind"]),
+            (CacheOptions::within_each(["c", "c"]).informer(labeled("kind")), two.clone(), &["c [] kind"]),
             (
-                CacheOptions::new().namespace("c", labelled("c")).others(labelled("others")),
+                CacheOptions::new().namespace("c", labeled("c")).others(labeled("others")),
                 two,
                 &["c [] c", r#"* ["c"] others"#],
             ),
-            (CacheOptions::new().others(labelled("others")), CacheOptions::new(), &["* [] others"]),
+            (CacheOptions::new().others(labeled("others")), CacheOptions::new(), &["* [] others"]),
         ] {
             assert_eq!(shown(&options, &usual), expected, "{options:?}");
         }

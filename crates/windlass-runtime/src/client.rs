@@ -73,10 +73,10 @@ use crate::{
 /// # use windlass_api::k8s_openapi::api::core::v1::{ConfigMap, Pod};
 /// # use windlass_runtime::{Context, Result};
 /// # async fn reconcile(cx: Context) -> Result<()> {
-/// let config = cx.client().get::<ConfigMap>("colours").await?; // from the cache
+/// let config = cx.client().get::<ConfigMap>("colors").await?; // from the cache
 /// let pods = cx.client().list::<Pod>().within("shop").labels("app=web").await?; // from the cache
 /// cx.client().delete::<Pod>("web-0").await?; // a request
-/// let fresh = cx.live().get::<ConfigMap>("colours").await?; // a request
+/// let fresh = cx.live().get::<ConfigMap>("colors").await?; // a request
 /// cx.live().resources::<Pod>().evict("web-1").await?; // a request
 /// # let _ = (config, pods, fresh);
 /// # Ok(())

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_alone_is_one_of_the_loopback() {
+    fn port_without_host_listens_on_loopback() {
         let at = |address: &str| match Console::from(address).listen {
             Listen::Off => "off".to_owned(),
             Listen::Address(address) => address,

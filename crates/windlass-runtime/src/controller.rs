@@ -70,7 +70,7 @@ use crate::{
 /// # }
 /// ```
 ///
-/// # Behaviour
+/// # Behavior
 ///
 /// Events of the watched objects become keys in a queue: the key of the object itself, of its owner, or keys from a
 /// mapping function. Workers take keys, read the newest state from the cache and call the reconciler. Several events

@@ -5,9 +5,9 @@
 //! | stage | modules | content |
 //! |---|---|---|
 //! | watch | [`watch`], [`predicate`] | a [`Watch`] selects objects; predicates filter their events |
-//! | cache | [`cluster`], `caches` | one informer per selection, shared by all controllers |
+//! | cache | [`cluster`], `caches` | one informer per selection, shared by all controllers; `caches` has their options |
 //! | keys | `source`, `handler` | an event becomes keys: the object's own, its owner's, or a mapping function's |
-//! | queue, worker | [`controller`], `controller_settings` | each key once; a worker reads the newest state |
+//! | queue, worker | [`controller`], `controller_settings` | each key once; a worker reads the newest state and retries failures |
 //! | reconcile | [`reconcile`], [`layer`] | a [`Reconciler`] gets a [`Context`], returns an [`Action`] or an error |
 //! | reads | [`client`], `read_your_writes` | reads from the caches show the manager's own writes |
 //! | writes | [`upsert`], [`status`], [`finalizers`], [`owners`] | helpers for common tasks |

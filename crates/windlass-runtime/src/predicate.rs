@@ -48,9 +48,9 @@ pub struct LabelsChanged;
 #[derive(Clone, Copy, Debug)]
 pub struct AnnotationsChanged;
 
-/// The predicate returned by [`labelled`].
+/// The predicate returned by [`labeled`].
 #[derive(Clone, Debug)]
-pub struct Labelled(LabelSelector);
+pub struct Labeled(LabelSelector);
 
 /// The predicate returned by [`version_changed`].
 #[derive(Clone, Copy, Debug)]
@@ -91,8 +91,8 @@ pub fn annotations_changed() -> AnnotationsChanged {
 
 /// Passes additions, updates and deletions of objects whose labels match. For updates, the new labels are compared.
 #[must_use]
-pub fn labelled(selector: LabelSelector) -> Labelled {
-    Labelled(selector)
+pub fn labeled(selector: LabelSelector) -> Labeled {
+    Labeled(selector)
 }
 
 /// Passes updates that change the resource version, which excludes resyncs.
@@ -143,13 +143,13 @@ impl<T: Object> Predicate<T> for AnnotationsChanged {
     }
 }
 
-impl Labelled {
+impl Labeled {
     fn matches<T>(&self, object: &Cached<T>) -> bool {
         self.0.matches(|key| object.meta().label(key))
     }
 }
 
-impl<T: Object> Predicate<T> for Labelled {
+impl<T: Object> Predicate<T> for Labeled {
     fn added(&self, object: &Cached<T>) -> bool {
         self.matches(object)
     }

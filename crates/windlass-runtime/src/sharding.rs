@@ -1,6 +1,6 @@
 //! Sharding: several replicas of a program divide the objects of its controllers, and all replicas reconcile.
 //!
-//! Each replica has its own Lease, labelled with the name of the group. The lease shows that the replica is running,
+//! Each replica has its own Lease, labeled with the name of the group. The lease shows that the replica is running,
 //! and lists the members that the replica counts. The members divide all keys by rendezvous hashing. A new replica
 //! takes over a part of the keys of every other replica. The keys of a departing replica are divided among the
 //! remaining ones; no other keys move. One replica owns an object for all controllers.

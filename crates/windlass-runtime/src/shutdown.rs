@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stop_is_heard_by_all_and_by_latecomers() {
+    fn stop_reaches_current_and_later_waiters() {
         let stopper = Stopper::new();
         let (early, clone) = (stopper.handle(), stopper.handle().clone());
         assert!(!early.is_requested());

@@ -48,8 +48,8 @@ impl<K> Upserted<K> {
 /// # use windlass_api::{ObjectBuilder as _, k8s_openapi::api::core::v1::ConfigMap};
 /// # use windlass_runtime::{Context, Result, upsert::create_or_update};
 /// # async fn reconcile(cx: Context) -> Result<()> {
-/// let colours = ConfigMap::named("colours").in_namespace("shop");
-/// create_or_update(cx.live(), colours, |map| {
+/// let colors = ConfigMap::named("colors").in_namespace("shop");
+/// create_or_update(cx.live(), colors, |map| {
 ///     map.data.get_or_insert_default().insert("door".into(), "blue".into());
 /// })
 /// .await?;
@@ -79,8 +79,8 @@ pub async fn create_or_update<K: Resource>(
 /// # use windlass_api::{ObjectBuilder as _, k8s_openapi::api::core::v1::ConfigMap};
 /// # use windlass_runtime::{Context, Result, upsert::create_if_absent};
 /// # async fn reconcile(cx: Context) -> Result<()> {
-/// let colours = create_if_absent(cx.live(), &ConfigMap::named("colours").in_namespace("shop")).await?.into_object();
-/// # let _ = colours;
+/// let colors = create_if_absent(cx.live(), &ConfigMap::named("colors").in_namespace("shop")).await?.into_object();
+/// # let _ = colors;
 /// # Ok(())
 /// # }
 /// ```

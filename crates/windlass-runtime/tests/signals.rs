@@ -36,7 +36,7 @@ async fn in_the_child() {
 }
 
 #[tokio::test]
-async fn the_first_signal_asks_and_the_second_ends_the_process() {
+async fn second_signal_ends_the_process_at_once() {
     for signals in [["-TERM", "-TERM"], ["-INT", "-TERM"]] {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "in_the_child", "--nocapture"])

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dependency_comes_from_elsewhere_and_all_else_stays() {
+    fn dependency_source_changes_and_the_rest_is_kept() {
         let text = "# Mine.\n[dependencies]\nserde = \"1\" # so\nwindlass = { path = \"/old\", features = [\"flags\"] }\n\n\
                     [dev-dependencies]\nwindlass = { path = \"/old\" }\n";
         let moved = at(text, "/new").unwrap();

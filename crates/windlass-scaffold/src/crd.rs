@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn who_converts_comes_first_and_once() {
+    fn conversion_is_added_first_and_once() {
         let conversion = "  conversion:\n    strategy: Webhook\n";
         let converted = with_conversion(&crd("v1"), conversion).unwrap();
         assert_eq!(converted, crd("v1").replace("spec:\n", "spec:\n  conversion:\n    strategy: Webhook\n"));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_has_written_otherwise_is_left_alone() {
+    fn edited_text_is_left_unchanged() {
         let flow = "spec:\n  versions: [{name: v1}]\n";
         assert_eq!((with_version(flow, &crd("v2")), with_conversion(flow, "")), (None, None));
         let wider = crd("v1").replace("\n    ", "\n      ");

@@ -18,7 +18,7 @@ pub enum Error {
     },
     /// The folder already holds a project.
     #[error("{}: the project {project} is already initialized; --force overwrites its files", path.display())]
-    Initialised {
+    Initialized {
         /// The PROJECT file.
         path: PathBuf,
         /// The project's name.

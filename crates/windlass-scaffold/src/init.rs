@@ -128,7 +128,7 @@ impl Init {
     pub fn plan(&self, folder: &Path) -> Result<Changes, Error> {
         let existing = Project::find(folder)?;
         if let (Some(project), Overwrite::Never) = (&existing, self.overwrite) {
-            return Err(Error::Initialised { path: folder.join(project::FILE), project: project.project_name.clone() });
+            return Err(Error::Initialized { path: folder.join(project::FILE), project: project.project_name.clone() });
         }
         let mut project = Project::new(self.domain.as_str(), self.name.as_str());
         let mut before = None;

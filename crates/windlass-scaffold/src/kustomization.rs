@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_comes_and_goes_with_its_only_entry() {
+    fn list_is_added_and_removed_with_its_only_entry() {
         let text = "resources:\n- ../a\n";
         let (on, off) = turned(text, List::Components, "../b");
         assert_eq!((on, off.as_str()), (format!("{text}components:\n- ../b\n"), text));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_otherwise_is_understood_or_told() {
+    fn other_yaml_forms_are_parsed_or_reported() {
         let quoted = "resources:\n  - \"../a\" # mine\n";
         assert_eq!(with(Path::new(PATH), quoted, List::Resources, "../a").unwrap(), quoted);
         let flow = "resources: [../a, ../b]\n";

@@ -18,6 +18,22 @@
 //! # }
 //! ```
 //!
+//! The modules:
+//!
+//! ```text
+//! init, from_kubebuilder         `windlass init`: an empty project, or the APIs of a kubebuilder project
+//! api, webhook, conversion       `windlass create`; third_party: controllers of other kinds
+//! edit, sources                  `windlass edit` and `windlass import`
+//! project, project_location      the PROJECT file, and the folder of a project
+//! source, cargo                  edits of Rust files and of Cargo.toml
+//! kustomization, crd             edits of kustomizations and CRDs
+//! role, configuration            edits of the role and of the webhook configurations
+//! documents                      files of several YAML documents
+//! templates, format              the templates, and their formatting with rustfmt
+//! names, scope                   valid names, and names without collisions
+//! changes, error                 the changes of a command, and its errors
+//! ```
+//!
 //! # What is guaranteed
 //!
 //! - All changes of a command are computed before anything is written: an error leaves the folder unchanged.
@@ -28,7 +44,7 @@
 //! # What is not guaranteed
 //!
 //! - The result is not compiled. The generated project needs no tools other than Git and cargo.
-//! - If a file has no suitable project_location for an addition, the command does not guess: the error names what is missing.
+//! - If a file has no suitable place for an addition, the command does not guess: the error names what is missing.
 
 mod api;
 mod cargo;

@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_project_has_is_written_as_it_was_read() {
+    fn project_file_round_trips() {
         let text = format!(
             "{HEAD}cliVersion: {VERSION:?}\ndomain: example.com\nlayout:\n- windlass.dev/v1\nnamespaced: true\nprojectName: fleet\nresources:\n\
              - api:\n    crdVersion: v1\n    namespaced: true\n  controller: true\n  domain: example.com\n  group: crew\n  kind: Captain\n  \

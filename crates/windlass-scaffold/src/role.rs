@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_are_merged_into_those_that_are_there_and_twice_is_once() {
+    fn rules_are_merged_into_existing_ones_once() {
         let site = [rule("g.io", "sites", "get,list"), rule("core,events.k8s.io", "events", "create")];
         let one = with_rules(None, "shop-manager", &site).unwrap();
         assert!(one.contains("  name: shop-manager\nrules:\n- apiGroups:\n  - \"\"\n  - events.k8s.io\n"), "{one}");

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_place_the_error_says_what_is_missing() {
+    fn missing_place_error_names_the_missing_code() {
         let error = add("fn main() { start(); }\n").unwrap_err().to_string();
         assert!(error.contains("src/main.rs: there is no statement that calls .run()"), "{error}");
         assert!(error.contains("….add(x::controller());"), "{error}");

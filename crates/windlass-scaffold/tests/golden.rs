@@ -204,7 +204,7 @@ fn built_in_and_third_party_kinds_get_controllers() {
 }
 
 #[test]
-fn a_plural_is_what_it_is_said_to_be() {
+fn plural_can_be_given() {
     let folder = project();
     let admiral = |version| CreateApi::new("crew", version, "Admiral").unwrap().namespaced(false);
     let changes = admiral("v1").plural("admirales").unwrap().plan(folder.path()).unwrap();
@@ -223,7 +223,7 @@ fn edited(switch: Switch) -> Edit {
 }
 
 #[test]
-fn edit_turns_on_what_is_deployed_and_off_again() {
+fn edit_enables_and_disables_parts() {
     let folder = project();
     website().plan(folder.path()).unwrap().write().unwrap();
     let before = tree(folder.path());
@@ -240,7 +240,7 @@ fn edit_turns_on_what_is_deployed_and_off_again() {
 }
 
 #[test]
-fn an_operator_of_one_namespace_has_only_what_is_in_one() {
+fn namespaced_operator_has_no_cluster_roles() {
     let folder = project();
     let gate = CreateApi::new("net", "v1", "Gate").unwrap().namespaced(false);
     gate.plan(folder.path()).unwrap().write().unwrap();
@@ -263,7 +263,7 @@ fn an_operator_of_one_namespace_has_only_what_is_in_one() {
 }
 
 #[test]
-fn what_is_written_is_what_was_shown_and_nothing_is_left_beside() {
+fn written_files_match_the_dry_run() {
     let folder = project();
     let before = tree(folder.path());
     let changes = website().plan(folder.path()).unwrap();
@@ -277,7 +277,7 @@ fn what_is_written_is_what_was_shown_and_nothing_is_left_beside() {
 }
 
 #[test]
-fn doing_it_again_changes_nothing() {
+fn repeated_command_changes_nothing() {
     let folder = project();
     website().plan(folder.path()).unwrap().write().unwrap();
     let again = website().overwrite(Overwrite::Force).plan(folder.path()).unwrap();
@@ -302,7 +302,7 @@ fn doing_it_again_changes_nothing() {
 }
 
 #[test]
-fn what_people_edit_survives() {
+fn edited_files_survive() {
     let folder = project();
     let main = folder.path().join("src/main.rs");
     let edited = fs::read_to_string(&main).unwrap().replace("let mut manager", "// Mine.\n    let mut manager");
@@ -344,7 +344,7 @@ fn forced_init_updates_windlass_and_unchanged_files() {
 }
 
 #[test]
-fn a_folder_that_is_not_windlass_is_told_from_it() {
+fn folder_of_another_tool_is_detected() {
     let folder = tempfile::tempdir().unwrap();
     let words = Windlass::at(folder.path()).unwrap_err().to_string();
     assert!(words.contains("crates/windlass/Cargo.toml: not the Cargo.toml of the crate windlass"), "{words}");
@@ -362,7 +362,7 @@ fn refused(folder: &Path, plan: impl FnOnce(&Path) -> Result<Changes, Error>) ->
 }
 
 #[test]
-fn what_is_there_is_not_made_again() {
+fn existing_project_and_api_are_not_recreated() {
     let folder = project();
     let words = refused(folder.path(), |folder| init().plan(folder));
     let expected = "PROJECT: the project website-operator is already initialized; --force overwrites its files";
@@ -378,7 +378,7 @@ fn what_is_there_is_not_made_again() {
 }
 
 #[test]
-fn a_file_of_somebody_else_is_not_overwritten_unless_forced() {
+fn foreign_file_is_not_overwritten_without_force() {
     let folder = project();
     fs::create_dir_all(folder.path().join("tests")).unwrap();
     fs::write(folder.path().join("tests/website.rs"), "// Mine.\n").unwrap();
@@ -389,7 +389,7 @@ fn a_file_of_somebody_else_is_not_overwritten_unless_forced() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn missing_parts_are_named_in_the_error() {
     let empty = tempfile::tempdir().unwrap();
     let words = refused(empty.path(), |folder| website().plan(folder));
     assert!(words.contains("PROJECT: no such file; `windlass init"), "{words}");

@@ -29,7 +29,7 @@
 //! body              request and response bodies
 //! streams           the tasks of HTTP/2 streams, and their time limit
 //! activity          the requests of each connection, to find idle ones
-//! http_server       the limits
+//! http_server       the entry point: HttpServer and its limits
 //! ```
 //!
 //! # Guarantees

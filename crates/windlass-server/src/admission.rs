@@ -3,6 +3,8 @@
 //! The plugins form a chain and run in order. First, each plugin may change the object. Once the object is complete and
 //! valid, each plugin may reject it. Webhooks are at the end of the chain. If a webhook changes the object, the
 //! mutating plugins run a second time.
+//!
+//! To add a plugin: implement [`Admission`] in a module here, and add it to [`chain`] in the order of kube-apiserver.
 
 use std::sync::Arc;
 

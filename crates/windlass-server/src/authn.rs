@@ -4,7 +4,7 @@
 //! as long as the account and the bound object exist. While one of them is being deleted, the token stays valid until a
 //! minute after the deletion timestamp, as in kube-apiserver. By default, a request without credentials is
 //! `system:anonymous`. A wrong token is rejected on every path. In-process requests need no token. Users with the
-//! permission to impersonate can act as other static_tokens.
+//! permission to impersonate can act as other users.
 //!
 //! Users with their own tokens can be added at any time. Over TLS, a client certificate signed by the client CA
 //! identifies its user. Any other certificate is rejected, unless the request has a valid token.
@@ -74,7 +74,7 @@ pub(crate) trait Host: Sync {
 pub(crate) struct Authenticator {
     /// The administrator's token. If `None`, only in-process callers are administrators.
     token: Option<Arc<str>>,
-    /// The tokens of all other static_tokens.
+    /// The tokens of all other users.
     tokens: Tokens,
     admin: Arc<User>,
     /// The user of requests without credentials. If `None`, they are rejected.
@@ -107,7 +107,7 @@ impl Authenticator {
         }
     }
 
-    /// Returns the tokens of all static_tokens except the administrator.
+    /// Returns the tokens of all users except the administrator.
     pub(crate) fn tokens(&self) -> &Tokens {
         &self.tokens
     }

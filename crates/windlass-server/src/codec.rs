@@ -159,7 +159,7 @@ impl Plan {
     /// Brings a tree into the form of a decoded body. The error is Go's message without a prefix.
     ///
     /// With `Strict`, unknown fields are an error (`strict decoding error: …`).
-    pub(crate) fn normalise(&self, value: Value, validation: FieldValidation) -> Result<Decoded, String> {
+    pub(crate) fn normalize(&self, value: Value, validation: FieldValidation) -> Result<Decoded, String> {
         let mut value = value;
         // `in_place` does not report unknown fields.
         if validation == FieldValidation::Ignore && self.in_place(&mut value) {
@@ -184,19 +184,19 @@ impl Plan {
         in_place::in_place(value, self.root.get()).is_ok()
     }
 
-    /// Like `normalise`, and drops what storage does not keep. The real server stores most kinds in protobuf, which
+    /// Like `normalize`, and drops what storage does not keep. The real server stores most kinds in protobuf, which
     /// does not distinguish an empty list from an absent one.
-    pub(crate) fn normalise_stored(&self, value: Value) -> Result<Value, String> {
-        let mut value = self.normalise(value, FieldValidation::Ignore)?.value;
+    pub(crate) fn normalize_stored(&self, value: Value) -> Result<Value, String> {
+        let mut value = self.normalize(value, FieldValidation::Ignore)?.value;
         if !matches!(&*self.group, "apiextensions.k8s.io" | "apiregistration.k8s.io") {
             shape::drop_empty_containers(self.root.get(), &mut value);
         }
         Ok(value)
     }
 
-    /// Like `normalise`, for the result of a patch: it must still be an object of the plan's kind.
+    /// Like `normalize`, for the result of a patch: it must still be an object of the plan's kind.
     pub(crate) fn decode_patched(&self, value: &Value, validation: FieldValidation) -> Result<Decoded, String> {
-        // A tree with unknown fields cannot be normalised.
+        // A tree with unknown fields cannot be normalized.
         let is_set_to = |key: &str, text: &str| value.get(key).is_some_and(|value| value == text);
         if is_set_to("kind", &self.kind) && is_set_to("apiVersion", &self.api_version) {
             let mut tree = value.clone();
@@ -233,12 +233,12 @@ impl Plan {
         Ok(decoded)
     }
 
-    /// Like `normalise`, with the rules and errors of Go's converter for unstructured objects. Used for the result of a
+    /// Like `normalize`, with the rules and errors of Go's converter for unstructured objects. Used for the result of a
     /// strategic merge patch. Kind and apiVersion are always those of the plan.
     pub(crate) fn convert(&self, value: &Value, validation: FieldValidation) -> Result<Decoded, String> {
         let mut tree = value.clone();
         let unknown = convert::convert(&mut tree, self.root.get())?;
-        let mut decoded = self.normalise(tree, FieldValidation::Ignore)?;
+        let mut decoded = self.normalize(tree, FieldValidation::Ignore)?;
         match validation {
             FieldValidation::Strict if !unknown.is_empty() => {
                 return Err(strict_error(&unknown));
@@ -449,7 +449,7 @@ impl CustomKind<'_> {
     }
 }
 
-/// Normalises the metadata of a custom resource, which has a Go type. The paths in the warnings begin with `metadata`.
+/// Normalizes the metadata of a custom resource, which has a Go type. The paths in the warnings begin with `metadata`.
 /// The error is Go's message.
 pub(crate) fn decode_object_meta(metadata: &Value, validation: FieldValidation) -> Result<Decoded, String> {
     let target = types::named("apimachinery/pkg/apis/meta/v1.ObjectMeta");

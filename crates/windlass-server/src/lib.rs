@@ -1,6 +1,6 @@
 //! An embedded Kubernetes API server, in process or over HTTPS.
 //!
-//! The modules in the order of the data flow. Each depends only on modules below it:
+//! The modules, from the entry points down. Each depends only on modules below it:
 //!
 //! ```text
 //! server          a handle: built, called in process (a tower service) or served on a socket (TLS, HTTP/1.1 and 2)
@@ -30,12 +30,12 @@
 //! schemas         the recorded schemas of the built-in kinds
 //! object          the vocabulary of objects: values, field paths, names, addresses
 //! tls             certificates of the server and of clients
-//! storage         revisions, compare-and-put, history: a trait modelled on etcd's MVCC, implemented in memory
+//! storage         revisions, compare-and-put, history: a trait modeled on etcd's MVCC, implemented in memory
 //! codec           JSON, YAML and protobuf, decoded by the rules of the Go types
 //! descriptions    descriptions of fields
 //! identity        users and groups
-//! trust           CA bundles
-//! budget          limits on what clients can make the server hold
+//! trust           verification of other servers by a CA bundle
+//! budget          the memory that each connection holds, and its limits
 //! metrics         the metrics of the server
 //! warning         warnings in responses
 //! ```

@@ -25,7 +25,7 @@ pub(crate) enum PatchType {
     Strategic,
 }
 
-/// Applies a patch. The returned tree is not normalised. The warnings are about the patch itself: duplicate keys, and
+/// Applies a patch. The returned tree is not normalized. The warnings are about the patch itself: duplicate keys, and
 /// unknown fields in a JSON patch. With `Strict`, the caller must combine them with its own errors and reject the
 /// patch.
 ///

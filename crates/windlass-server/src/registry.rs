@@ -298,7 +298,7 @@ impl Registry {
         }
         let shown = resource.convert_stored(items.iter().map(Item::value).collect()).await?;
         let present = |(item, value): (&Item, Value)| {
-            let value = resource.shape.normalise(value, FieldValidation::Ignore)?.value;
+            let value = resource.shape.normalize(value, FieldValidation::Ignore)?.value;
             Ok(Item { encoded: Encoded::new(&value, resource.shape.style()), revision: item.revision })
         };
         items.iter().zip(shown).map(present).collect()

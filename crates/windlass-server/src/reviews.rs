@@ -136,7 +136,7 @@ pub(crate) async fn answer(
     context.registry.admit(&mut write).await?;
     let object = write.object.take();
     let reviewed = handler(Review { context, target, object, write }).await?;
-    let reviewed = shape.normalise(reviewed, windlass_api::FieldValidation::Ignore)?.value;
+    let reviewed = shape.normalize(reviewed, windlass_api::FieldValidation::Ignore)?.value;
     let item = Item { encoded: Encoded::new(&reviewed, shape.style()), revision: Revision(0) };
     Ok(Written { answer: ResponseBody::Object(item), created: true })
 }

@@ -1,4 +1,7 @@
-//! Storage for objects: a trait modelled on etcd's MVCC, and the memory backend.
+//! Storage for objects: a trait modeled on etcd's MVCC, and the memory backend.
+//!
+//! To add a backend: implement [`Storage`], test it with `storage_suite!`, and pass it to
+//! [`ServerBuilder::storage`](crate::ServerBuilder::storage).
 //!
 //! Keys are strings ordered by their bytes, bodies are opaque [`Bytes`]. The store has one global [`Revision`].
 //!

@@ -5,7 +5,7 @@
 //! | module | content |
 //! |---|---|
 //! | `server` | a [`Server`] accepts connections over TLS |
-//! | `certificates` | its certificate may be replaced while it runs ([`CertificateFiles`]) |
+//! | `certificates` | reloads the certificate while the server runs ([`CertificateFiles`]) |
 //! | `webhooks`, `path` | [`Webhooks`] finds the endpoint for the path ([`WebhookPath`]) |
 //! | `body`, `review` | reads the body within limits, and the review in it |
 //! | `endpoint` | the interface of the following three |

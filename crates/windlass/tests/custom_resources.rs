@@ -60,7 +60,7 @@ struct Plain {
 }
 
 #[test]
-fn names_and_presence_are_serdes() {
+fn names_and_presence_follow_serde() {
     assert_eq!(
         of::<Plain>(),
         json!({
@@ -177,7 +177,7 @@ struct Page<T> {
 }
 
 #[test]
-fn structs_become_what_serde_writes_of_them() {
+fn struct_schema_matches_serde_output() {
     assert_eq!(of::<Flat>()["required"], json!(["own", "owner"]));
     assert_eq!(of::<Flat>()["properties"]["team"], json!({"type": "string"}));
     assert_eq!(of::<Open>()["x-kubernetes-preserve-unknown-fields"], true);
@@ -199,7 +199,7 @@ struct Pruned {
 }
 
 #[test]
-fn what_contains_itself_says_so_or_is_left_open() {
+fn recursive_type_is_an_error_or_unstructured() {
     let children = property::<Tree>("children");
     assert!(children["items"]["$ref"].as_str().unwrap().contains("Tree contains itself"), "{children}");
     assert_eq!(
@@ -214,7 +214,7 @@ fn what_contains_itself_says_so_or_is_left_open() {
 
 #[derive(Serialize, Deserialize, Schema)]
 #[serde(rename_all = "lowercase")]
-enum Colour {
+enum Color {
     Red,
     #[serde(rename = "BLUE")]
     Blue,
@@ -268,8 +268,8 @@ enum TooLoose {
 }
 
 #[test]
-fn enums_become_what_serde_writes_of_them() {
-    assert_eq!(of::<Colour>(), json!({"type": "string", "enum": ["red", "BLUE"]}));
+fn enum_schema_matches_serde_output() {
+    assert_eq!(of::<Color>(), json!({"type": "string", "enum": ["red", "BLUE"]}));
     assert_eq!(
         of::<Source>(),
         json!({
@@ -379,7 +379,7 @@ mod by_hand {
 }
 
 #[test]
-fn each_attribute_says_what_it_says() {
+fn attributes_set_their_schema_fields() {
     let marked = of::<Marked>();
     let has = |fields: &str| format!("[{fields}].filter(x,x==true).size()");
     assert_eq!(
@@ -481,7 +481,7 @@ mod v1 {
         group = "example.com", version = "v1", singular = "website", short_names("web"), categories("all"), storage, status,
         scale(spec = ".spec.replicas", status = ".status.replicas", selector = ".status.selector"),
         column(name = "Replicas", type = "integer", path = ".spec.replicas", format = "int32", description = "How many", priority = 1),
-        selectable(".spec.colour"), labels("team" = "shop"), annotations("a/b" = "c")
+        selectable(".spec.color"), labels("team" = "shop"), annotations("a/b" = "c")
     )]
     #[schema(rule(rule = "self.metadata.name.size() < 20"))]
     pub(super) struct Site {
@@ -495,7 +495,7 @@ mod v1 {
     #[derive(Clone, Debug, Serialize, Deserialize, Schema)]
     struct Spec {
         replicas: i32,
-        colour: String,
+        color: String,
         template: PodTemplateSpec,
     }
 
@@ -571,7 +571,7 @@ fn versions_become_a_definition() {
                 "name": "Replicas", "type": "integer", "jsonPath": ".spec.replicas", "format": "int32", "description": "How many",
                 "priority": 1,
             }],
-            "selectableFields": [{"jsonPath": ".spec.colour"}],
+            "selectableFields": [{"jsonPath": ".spec.color"}],
         })
     );
     assert_eq!(
@@ -590,7 +590,7 @@ fn one_version_alone_is_the_stored_one() {
 }
 
 #[test]
-fn versions_that_do_not_fit_are_told() {
+fn incompatible_versions_are_errors() {
     let name = "sites.example.com".to_owned();
     let storage = CrdBuilder::of::<v1beta1::Site>().and::<v1beta1::Odd>().build();
     assert!(matches!(storage, Err(CrdError::Differ { what: "names", .. })), "{storage:?}");
@@ -599,7 +599,7 @@ fn versions_that_do_not_fit_are_told() {
 }
 
 #[test]
-fn made_up_objects_are_of_their_type_and_the_same_each_time() {
+fn generated_objects_are_valid_and_reproducible() {
     let objects = || GeneratedObjects::<v1::Site>::seeded(7).take(50).collect::<Vec<_>>();
     assert_eq!(objects(), objects());
     assert_ne!(objects(), GeneratedObjects::<v1::Site>::seeded(8).take(50).collect::<Vec<_>>());
@@ -628,7 +628,7 @@ mod controller {
 }
 
 #[tokio::test]
-async fn rules_stand_beside_what_needs_them() {
+async fn rules_are_placed_at_their_fields() {
     assert_eq!((controller::reconcile().await, controller::Jobs { one: 1 }.one), (7, 1));
     assert_eq!(
         controller::RULES,

@@ -20,8 +20,8 @@ async fn reconcile(book: Arc<Guestbook>, cx: Context) -> windlass::Result<Action
 
     let status = GuestbookStatus { entries: book.spec.entries.len() };
     if book.status.as_ref() != Some(&status) {
-        let told = Guestbook { status: Some(status), ..Guestbook::clone(&book) };
-        cx.client().update_status(&told).await?;
+        let updated = Guestbook { status: Some(status), ..Guestbook::clone(&book) };
+        cx.client().update_status(&updated).await?;
     }
     Ok(Action::await_change())
 }

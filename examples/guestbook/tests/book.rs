@@ -19,7 +19,7 @@ fn every_block_of_the_tutorial_is_here() {
 }
 
 #[test]
-fn the_files_are_what_the_types_say() {
+fn files_match_the_types() {
     let problems = guestbook::manifests().check();
     assert!(problems.is_ok(), "{problems:?}");
     let files = guestbook::manifests().files(windlass::manifests::Part::All).unwrap();

@@ -4,7 +4,7 @@ use guestbook::{Guestbook, GuestbookStatus, controller};
 use windlass::{ObjectBuilder as _, api::ErrorChain, envtest::Environment, k8s::core::v1::ConfigMap};
 
 #[tokio::test(start_paused = true)]
-async fn a_guestbook_has_a_page() -> Result<(), Box<dyn std::error::Error>> {
+async fn guestbook_gets_a_page() -> Result<(), Box<dyn std::error::Error>> {
     let env = Environment::start().await;
     env.define::<Guestbook>().await;
     let mut manager = env.manager();
@@ -26,7 +26,7 @@ async fn a_guestbook_has_a_page() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_title_has_an_end() -> Result<(), Box<dyn std::error::Error>> {
+async fn title_over_80_characters_is_rejected() -> Result<(), Box<dyn std::error::Error>> {
     let env = Environment::start().await;
     env.define::<Guestbook>().await;
 

@@ -4,7 +4,7 @@ use guestbook::{Guestbook, GuestbookStatus, controller};
 use windlass::{ObjectBuilder as _, envtest::Environment, k8s::core::v1::ConfigMap};
 
 #[tokio::test(start_paused = true)]
-async fn role_allows_what_the_controller_requests() -> Result<(), Box<dyn std::error::Error>> {
+async fn role_allows_the_requests_of_the_controller() -> Result<(), Box<dyn std::error::Error>> {
     let env = Environment::start().await;
     env.define::<Guestbook>().await;
     let permissions = env.permissions_from("config/rbac/role.yaml")?;

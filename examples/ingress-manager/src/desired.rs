@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_ask_gets_nothing_and_nonsense_is_refused() {
+    fn missing_annotation_is_ignored_and_invalid_one_rejected() {
         assert_eq!(desired_rules(&service(json!({"other": "x"}), json!([{"port": 80}]))), Ok(None));
         assert_eq!(desired_rules(&service(json!({ANNOTATION: ""}), json!([]))), Err(Refusal::NoPort));
         let refusal = asked("not a host").unwrap_err();

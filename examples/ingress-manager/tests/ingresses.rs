@@ -55,7 +55,7 @@ async fn start() -> Environment {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ingress_comes_changes_comes_back_and_goes() -> StepResult {
+async fn deleted_or_edited_ingress_is_restored() -> StepResult {
     let env = start().await;
     let web = env.client().create(&service("shop.example.com")).await?;
     let first = env.eventually::<Ingress>("web", |ingress| host(ingress) == Some("shop.example.com")).await;
@@ -78,7 +78,7 @@ async fn an_ingress_comes_changes_comes_back_and_goes() -> StepResult {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_somebody_elses_is_left_and_told() -> StepResult {
+async fn foreign_ingress_is_kept_and_reported() -> StepResult {
     let env = start().await;
     let theirs = env.client().create(&by_hand()).await?;
     let writes = env.record(RequestMatcher::writes().of::<Ingress>());
@@ -99,7 +99,7 @@ async fn what_is_somebody_elses_is_left_and_told() -> StepResult {
 }
 
 #[test]
-fn it_survives_crashes_lost_answers_and_late_caches() {
+fn ingress_manager_survives_explored_faults() {
     let scenario = Scenario::new("ingress-manager")
         .controller(|manager| {
             manager.add(controller());

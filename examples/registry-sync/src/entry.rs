@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_ready_answers_at_each_port() {
+    fn ready_endpoints_are_listed_for_each_port() {
         let slice: EndpointSlice = from_value(json!({
             "addressType": "IPv4", "ports": [{"port": 80}, {"port": 443}],
             "endpoints": [

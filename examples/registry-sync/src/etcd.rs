@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_what_the_resolver_of_grpc_reads() {
+    fn value_has_the_format_of_the_grpc_resolver() {
         let mut instance = Instance::at("10.0.0.1:80", BTreeMap::new()).unwrap();
         assert_eq!(value(&instance), br#"{"Op":0,"Addr":"10.0.0.1:80","Metadata":null}"#);
         instance.metadata.insert("version".into(), "v2".into());
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_holds_what_is_in_it_and_not_what_is_named_alike() {
+    fn folder_excludes_keys_with_a_similar_prefix() {
         let range = folder_range("k/shop/web/");
         let end = String::from_utf8(STANDARD.decode(range["range_end"].as_str().unwrap()).unwrap()).unwrap();
         let within = |key: &str| key >= "k/shop/web/" && key < end.as_str();

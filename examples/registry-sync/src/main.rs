@@ -35,7 +35,7 @@ struct Options {
     token: Option<String>,
     /// Seconds between two checks of the registry; defaults to 60, or to 1 in the demonstration
     #[arg(long)]
-    look: Option<u64>,
+    check_interval: Option<u64>,
 }
 
 #[tokio::main]
@@ -48,8 +48,8 @@ async fn main() -> Result<(), BoxError> {
     }
     logging.init()?;
     let registry = registry(&options)?;
-    let look = options.look.unwrap_or(if options.kubeconfig.is_some() { 60 } else { 1 });
-    let sync = RegistrySync::with(Arc::clone(&registry)).check_every(Duration::from_secs(look));
+    let seconds = options.check_interval.unwrap_or(if options.kubeconfig.is_some() { 60 } else { 1 });
+    let sync = RegistrySync::with(Arc::clone(&registry)).check_every(Duration::from_secs(seconds));
     if let Some(path) = options.kubeconfig {
         let mut manager = Manager::new(Client::new(Config::from_file(path)?)?);
         sync.add_to(&mut manager);

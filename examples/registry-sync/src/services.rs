@@ -32,12 +32,12 @@ pub(crate) fn controller(
         let (namespace, service) = (meta.namespace()?, meta.label(OF_SERVICE)?);
         Some(format!("{namespace}/{service}"))
     }));
-    let relabelled = Watch::metadata_of::<Pod>().filter_updates(|old, new| old.meta().labels() != new.meta().labels());
+    let relabeled = Watch::metadata_of::<Pod>().filter_updates(|old, new| old.meta().labels() != new.meta().labels());
     let known = Arc::clone(&shared);
     Controller::<Service>::new()
         .named("registry-services")
         .watches_with(slices, service_of)
-        .watches_with(relabelled, move |pod| served_by(&known, pod))
+        .watches_with(relabeled, move |pod| served_by(&known, pod))
         .triggered_by(unconfirmed)
         .reconcile_timeout(patience)
         .concurrency(4)

@@ -74,7 +74,7 @@ fn etcd(keys: Arc<Mutex<BTreeMap<String, String>>>) -> Client {
 }
 
 #[tokio::test]
-async fn etcd_has_what_the_resolver_of_grpc_reads() {
+async fn etcd_has_the_entries_of_the_grpc_resolver() {
     let keys = Arc::new(Mutex::new(BTreeMap::from([("other/shop/web/10.0.0.9:80".to_owned(), "theirs".to_owned())])));
     let registry = Etcd::new(etcd(Arc::clone(&keys)), "/kubernetes/");
     registry.put(&web(), &entry(&["10.0.0.1:80", "10.0.0.2:80"])).await.unwrap();
@@ -113,7 +113,7 @@ async fn unreadable_value_in_etcd_is_rewritten() {
 
 /// None of these responses may count as an empty registry, or as a successful write.
 #[tokio::test]
-async fn nonsense_is_never_taken_for_an_answer() {
+async fn malformed_responses_are_errors() {
     for (status, nonsense) in [
         (200, ""),
         (200, "moo"),

@@ -61,7 +61,7 @@ impl Registry for InCluster {
 }
 
 #[test]
-fn the_registry_ends_as_the_cluster_whatever_goes_wrong() {
+fn registry_matches_the_cluster_under_all_faults() {
     let scenario = Scenario::new("registry-sync")
         .controller(|manager| {
             let registry = InCluster(manager.cluster().client().clone());

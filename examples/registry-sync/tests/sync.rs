@@ -58,7 +58,7 @@ fn expected<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String
 }
 
 #[tokio::test(start_paused = true)]
-async fn first_seen_changed_and_deleted() -> Outcome {
+async fn entries_follow_new_changed_and_deleted_services() -> Outcome {
     let fixture = Fixture::open().await;
     let client = fixture.env.client();
     serve(&client, "default", "web", &["10.0.0.1"]).await?;
@@ -82,7 +82,7 @@ async fn first_seen_changed_and_deleted() -> Outcome {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_version_of_a_pod_is_told_when_it_changes() -> Outcome {
+async fn changed_pod_version_is_synced() -> Outcome {
     let fixture = Fixture::open().await;
     let client = fixture.env.client();
     let containers = json!({"containers": [{"name": "c", "image": "i"}]});
@@ -130,22 +130,22 @@ async fn survives(behavior: Behavior) -> Outcome {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_registry_that_is_away_is_caught_up_with() -> Outcome {
+async fn unavailable_registry_is_synced_after_recovery() -> Outcome {
     survives(Behavior::Unreachable).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_registry_that_never_answers_holds_nothing_up_for_good() -> Outcome {
+async fn hanging_registry_does_not_block_forever() -> Outcome {
     survives(Behavior::Hanging).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_that_make_no_sense_are_not_believed() -> Outcome {
+async fn invalid_registry_responses_are_rejected() -> Outcome {
     survives(Behavior::Garbled).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_registry_loses_or_makes_up_is_mended() -> Outcome {
+async fn missing_and_extra_entries_are_repaired() -> Outcome {
     let fixture = Fixture::open().await;
     let client = fixture.env.client();
     for name in ["lost", "changed", "same"] {
@@ -167,7 +167,7 @@ async fn what_the_registry_loses_or_makes_up_is_mended() -> Outcome {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_life_of_the_program_mends_what_the_last_one_has_missed() -> Outcome {
+async fn restart_repairs_missed_changes() -> Outcome {
     let registry = Arc::new(Memory::default());
     let old = Entry { instances: [Instance::at("10.0.0.1:80", BTreeMap::new()).unwrap()].into() };
     registry.tamper(|entries| entries.extend([(key("web"), old.clone()), (key("deleted-meanwhile"), old)]));
@@ -179,7 +179,7 @@ async fn a_new_life_of_the_program_mends_what_the_last_one_has_missed() -> Outco
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_nobody_answers_for_has_an_empty_entry() -> Outcome {
+async fn service_without_endpoints_has_an_empty_entry() -> Outcome {
     let fixture = Fixture::open().await;
     let service = Service::named("web").in_namespace("default");
     let mut service = serde_json::to_value(&service)?;

@@ -6,12 +6,12 @@ use website_operator::manifests;
 use windlass::manifests::Part;
 
 #[test]
-fn a_cluster_would_take_the_manifests() {
+fn manifests_are_accepted_by_the_server() {
     manifests().check().unwrap();
 }
 
 #[test]
-fn the_files_are_what_the_types_say() {
+fn files_match_the_types() {
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
     let files = manifests().files(Part::All).unwrap();
     assert_eq!(files.len(), 3);

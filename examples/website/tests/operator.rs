@@ -126,7 +126,7 @@ fn website(greeting: &str) -> Website {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_website_is_checked_built_reported_and_taken_down_in_order() {
+async fn website_is_validated_built_reported_and_deleted() {
     let mut port = Port::open().await;
     let client = port.client.clone();
     let told = async || client.create(&website("Ahoy")).dry_run().await.ok()?.spec.image;

@@ -12,7 +12,7 @@ use windlass::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn role_allows_what_the_controller_calls() -> Result<(), Box<dyn std::error::Error>> {
+async fn role_allows_the_calls_of_the_controller() -> Result<(), Box<dyn std::error::Error>> {
     let env = Environment::builder().crds("config/crd/bases").start().await?;
     let permissions = env.permissions_from("config/rbac/role.yaml")?;
     let mut manager = env.manager_of(permissions.client());

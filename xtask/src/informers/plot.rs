@@ -69,7 +69,7 @@ impl Panel<'_> {
                     "<rect x=\"{NAMES}\" y=\"{}\" width=\"{width:.1}\" height=\"{}\" fill=\"{}\"/>",
                     y - LINE * 0.7,
                     LINE * 0.8,
-                    colour(*contender)
+                    color(*contender)
                 );
                 let label = format!("{figure:.*}", self.column.digits);
                 text(svg, NAMES + width + 5.0, y, "", &label);
@@ -79,7 +79,7 @@ impl Panel<'_> {
     }
 }
 
-fn colour(contender: Contender) -> &'static str {
+fn color(contender: Contender) -> &'static str {
     match contender {
         Contender::Windlass => "#1b6ca8",
         Contender::Compressed => "#7fb3d5",

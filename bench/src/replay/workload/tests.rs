@@ -17,7 +17,7 @@ fn sizes(kind: Kind, objects: usize) -> Vec<usize> {
 }
 
 #[test]
-fn an_object_is_json_of_its_own_and_changes_with_each_event() {
+fn each_object_is_unique_and_changes_with_each_event() {
     for kind in Kind::value_variants() {
         let workload = Workload::new(*kind, 60);
         let mut item = Vec::new();
@@ -48,7 +48,7 @@ fn uniform_pods_are_those_of_the_table() {
 }
 
 #[test]
-fn other_objects_have_the_sizes_that_the_readme_tells() {
+fn other_objects_have_the_sizes_in_the_readme() {
     let mean = |kind| {
         let sizes = sizes(kind, 400);
         sizes.iter().sum::<usize>() / sizes.len()

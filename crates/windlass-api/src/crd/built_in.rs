@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_resolved_however_deep() {
+    fn nested_references_are_resolved() {
         let pod = of::<PodTemplateSpec>();
         assert!(!has(&pod, "$ref") && !has(&pod, "allOf") && !has(&pod, "x-kubernetes-patch-strategy"));
         let container = &pod["properties"]["spec"]["properties"]["containers"]["items"];
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_that_somebody_chose_stay() {
+    fn explicit_defaults_are_kept() {
         let container = of::<Container>();
         let port = &container["properties"]["ports"]["items"]["properties"];
         assert_eq!((&port["protocol"]["default"], &port["containerPort"].get("default")), (&json!("TCP"), &None));
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_authors_say_of_a_type_is_said() {
+    fn kubernetes_type_markers_are_in_the_schema() {
         assert_eq!(of::<IntOrString>()["x-kubernetes-int-or-string"], true);
         assert_eq!(of::<Condition>()["properties"]["status"]["enum"], json!(["True", "False", "Unknown"]));
         assert_eq!(of::<LabelSelector>()["x-kubernetes-map-type"], "atomic");

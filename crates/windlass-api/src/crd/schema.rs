@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_contains_itself_is_told_and_ends() {
+    fn recursive_type_is_reported_and_ends() {
         let schema = serde_json::to_value(schema_of::<Tree>()).unwrap();
         assert!(schema["items"]["$ref"].as_str().unwrap().contains("Tree contains itself"), "{schema}");
         // The next schema starts without state.

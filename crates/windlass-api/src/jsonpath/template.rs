@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn templates_give_what_kubectl_gives() {
+    fn templates_print_the_output_of_kubectl() {
         let value = json!({"kind": "List", "items": [
             {"metadata": {"name": "a", "labels": {"z": "1", "b": "2"}}, "n": 1, "ports": [80, 81], "ok": true},
             {"metadata": {"name": "b"}, "n": 2.5, "ports": [], "none": null}]});
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn strictly_every_path_of_a_template_leads_to_something() {
+    fn strict_template_rejects_missing_paths() {
         let value = json!({"items": [{"name": "a"}, {}]});
         let strictly = |text: &str| JsonPathTemplate::parse(text).unwrap().render_strictly(&value);
         assert_eq!(strictly("{.items[*].name}").unwrap(), "a");
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_that_cannot_be_read_are_told() {
+    fn invalid_templates_are_rejected() {
         for template in ["{.a", "{range .a}{.b}", "{end}", r#"{"a}"#, "{.a[}", "{a b}"] {
             assert!(JsonPathTemplate::parse(template).is_err(), "{template}");
         }

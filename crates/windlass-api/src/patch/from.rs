@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_is_in_the_patch_only_if_asked_for() {
+    fn patch_has_the_version_only_on_request() {
         let before = pod(json!({"metadata": {"name": "p", "resourceVersion": "7"}}));
         let mut after = before.clone();
         after.metadata.resource_version = Some("9".to_owned());

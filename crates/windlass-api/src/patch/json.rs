@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_diff_says_makes_one_value_of_the_other_whatever_they_are() {
+    fn applied_diff_gives_the_target_for_any_values() {
         let entropy = Entropy::seeded(6902);
         for _ in 0..5_000 {
             let (from, to) = (random(&entropy, 4), random(&entropy, 4));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_diff_touches_no_more_than_what_differs() {
+    fn diff_changes_only_different_values() {
         let pod = |image: &str| json!({"metadata": {"name": "p"}, "containers": [{"name": "a"}, {"image": image}]});
         let expected = json!({"op": "replace", "path": "/containers/1/image", "value": "2"});
         assert_eq!(json_diff(&pod("1"), &pod("2")), [expected]);

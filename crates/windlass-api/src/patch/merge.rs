@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_differs_is_said() {
+    fn merge_patch_contains_only_differences() {
         for (from, to, patch) in [
             (json!({"a": 1}), json!({"a": 1}), json!({})),
             (json!({"a": 1}), json!({"a": 2, "b": {}}), json!({"a": 2, "b": {}})),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_have_set_stays_and_what_the_user_drops_goes() {
+    fn foreign_fields_stay_and_dropped_fields_are_removed() {
         let original = json!({"labels": {"mine": "1", "old": "1"}, "n": 1});
         let modified = json!({"labels": {"mine": "2"}, "n": 1});
         let current = json!({"labels": {"mine": "1", "old": "1", "theirs": "1"}, "n": 5, "status": {}});

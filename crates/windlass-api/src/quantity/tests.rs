@@ -57,7 +57,7 @@ fn quantities_take_the_form_that_go_gives_them() {
 }
 
 #[test]
-fn broken_quantities_say_what_is_wrong() {
+fn invalid_quantities_have_specific_errors() {
     for (text, expected) in [
         ("", QuantityError::Malformed),
         ("abc", QuantityError::Malformed),
@@ -87,7 +87,7 @@ fn the_canonical_form_is_a_fixed_point_and_keeps_the_value() {
 }
 
 #[test]
-fn sums_are_exact_and_take_the_form_of_the_first_that_is_something() {
+fn sums_are_exact_in_the_form_of_the_first_nonzero() {
     for (a, b, sum, difference) in [
         ("1", "1", "2", "0"),
         ("500m", "1", "1500m", "-500m"),

@@ -35,7 +35,7 @@ fn one_kind_is_one_type() {
 }
 
 #[test]
-fn objects_are_read_as_what_they_say_they_are() {
+fn objects_are_decoded_by_their_kind() {
     let json = br#"{"apiVersion":"autoscaling/v2","kind":"HorizontalPodAutoscaler","metadata":{"name":"h"}}"#;
     let decoded = scheme().decode(json, Strictness::Lenient).unwrap();
     assert!(decoded.object.is::<hpa_v2::HorizontalPodAutoscaler>());

@@ -5,7 +5,7 @@ fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn each_operator_matches_as_it_says() {
+fn each_selector_operator_matches() {
     let pod = labels(&[("app", "web"), ("tier", "2"), ("empty", "")]);
     for (selector, expected) in [
         ("", true),
@@ -40,7 +40,7 @@ fn requirements_print_by_key_with_sorted_values() {
 }
 
 #[test]
-fn bad_label_selectors_say_what_the_server_says() {
+fn invalid_label_selectors_have_the_servers_errors() {
     for (selector, message) in [
         ("a in", "unable to parse requirement: found '' expected: '('"),
         ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
@@ -77,14 +77,14 @@ fn field_selectors_match_and_print() {
 }
 
 #[test]
-fn bad_field_selectors_say_what_the_server_says() {
+fn invalid_field_selectors_have_the_servers_errors() {
     let message = |text: &str| text.parse::<FieldSelector>().unwrap_err().to_string();
     assert_eq!(message("a"), "invalid selector: 'a'; can't understand 'a'");
     assert!(message(r"a=\x").contains("invalid escape sequence"));
 }
 
 #[test]
-fn requirements_are_checked_with_the_words_of_go() {
+fn requirements_are_checked_with_gos_errors() {
     let error = |key: &str, operator, values: &[&str]| {
         Requirement::checked(key, operator, values.iter().copied()).unwrap_err().to_string()
     };

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use super::{Fifo, Heap, Keyed, ObjectStore};
 use crate::event_queue::{Delta, EventQueue, InOrder, OneByOne};
 
-/// A queue without locking and waiting.
+/// A queue that neither locks nor waits. [`Blocking`] adds both.
 pub trait Queue {
     /// The type of the items.
     type Item;
@@ -69,8 +69,8 @@ impl<Q> Blocking<Q> {
         Self { state: Mutex::new(State { queue, phase: Phase::Open }), filled: Notify::new() }
     }
 
-    /// Changes the queue atomically. Does nothing on a closed queue. `change` must be short, because it blocks all
-    /// other users.
+    /// Changes the queue atomically. Returns [`Closed`] without calling `change` if the queue is closed. `change` must
+    /// be short, because it blocks all other users.
     pub fn change<T>(&self, change: impl FnOnce(&mut Q) -> T) -> Result<T, Closed> {
         let mut state = self.state.lock();
         if state.phase == Phase::Closed {
@@ -127,10 +127,10 @@ impl<Q: fmt::Debug> fmt::Debug for Blocking<Q> {
     }
 }
 
-/// A shared [`Fifo`] is a store whose objects can be popped. A closed one ignores changes.
+/// A shared [`Fifo`] is a store whose objects can be popped. After [`Blocking::close`], it ignores changes.
 impl<T: Keyed + Clone> ObjectStore<T> for Blocking<Fifo<T>> {
     fn insert(&self, object: T) {
-        // The trait has no error; callers that need one use `change`.
+        // The trait returns no error; callers that need one use `change`.
         let _ = self.change(|fifo| fifo.insert(object));
     }
 
@@ -151,8 +151,8 @@ impl<T: Keyed + Clone> ObjectStore<T> for Blocking<Fifo<T>> {
     }
 }
 
-/// A shared [`Heap`] is a store that lists its objects in the order in which they will be popped. A closed one ignores
-/// changes.
+/// A shared [`Heap`] is a store that lists its objects in the order in which they will be popped. After
+/// [`Blocking::close`], it ignores changes.
 ///
 /// ```
 /// use windlass_cache::collections::{Blocking, Heap, ObjectStore};
@@ -172,7 +172,7 @@ impl<T: Keyed + Clone> ObjectStore<T> for Blocking<Fifo<T>> {
 /// ```
 impl<T: Keyed + Clone, P: Ord + Clone> ObjectStore<T> for Blocking<Heap<T, P>> {
     fn insert(&self, object: T) {
-        // The trait has no error, as for a shared `Fifo`.
+        // The trait returns no error; callers that need one use `change`.
         let _ = self.change(|heap| heap.insert(object));
     }
 
@@ -241,7 +241,7 @@ mod tests {
     use crate::{collections::tests::Item, testing::soon};
 
     #[tokio::test(start_paused = true)]
-    async fn each_who_waits_gets_one_item_and_closing_wakes_the_rest() {
+    async fn waiters_get_one_item_each_and_close_wakes_the_rest() {
         let queue = Arc::new(Blocking::new(Fifo::new()));
         let waiting: Vec<_> = (0..5)
             .map(|_| {
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_closed_heap_refuses_what_is_added_and_tells_who_pops() {
+    async fn closed_heap_rejects_changes_and_pop_returns_closed() {
         let heap = Blocking::new(Heap::by(|item: &Item| item.1));
         heap.close();
         assert_eq!(heap.change(|heap| heap.insert(Item("a", 1))), Err(Closed));

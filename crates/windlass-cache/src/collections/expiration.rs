@@ -110,7 +110,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_mins(1);
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_older_than_its_time_is_gone_and_no_younger() {
+    async fn objects_expire_after_their_ttl_and_not_before() {
         let cache = Cache::new(MINUTE);
         cache.insert(Item("a", 1));
         sleep(MINUTE).await;

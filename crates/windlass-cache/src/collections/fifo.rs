@@ -136,7 +136,7 @@ mod tests {
     type Items = Fifo<Item>;
 
     #[test]
-    fn it_holds_the_newest_state_of_each_object_in_the_order_of_the_first() {
+    fn fifo_keeps_newest_states_in_order_of_first_insert() {
         let mut fifo = Items::new();
         for item in [Item("a", 1), Item("b", 1), Item("a", 2), Item("c", 1)] {
             fifo.insert(item);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_synced_when_the_first_replacement_has_been_popped() {
+    fn fifo_has_synced_after_first_replacement_is_popped() {
         let mut fifo = Items::new();
         assert!(!fifo.has_synced());
         fifo.replace(vec![Item("a", 1), Item("b", 1)]);

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_stays_when_only_what_is_absent_is_added() {
+    fn insert_if_absent_keeps_the_existing_object() {
         let mut all = heap(&[Item("a", 3)]);
         all.insert_if_absent(Item("a", 1));
         all.insert_if_absent(Item("b", 2));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_cannot_be_removed() {
+    fn removing_a_missing_object_returns_none() {
         let mut all = heap(&[Item("a", 3), Item("b", 1)]);
         assert_eq!((all.remove(&"b"), all.remove(&"b")), (Some(Item("b", 1)), None));
         assert_eq!(names(all), ["a"]);

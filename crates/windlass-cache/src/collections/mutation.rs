@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_own_write_is_shown_until_the_informer_shows_it_or_a_later_one() {
+    async fn own_write_is_shown_until_the_informer_catches_up() {
         let Rig { seen, cache } = rig();
         seen.insert(map("a", "9"));
         cache.wrote(map("a", "10"));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_written_is_forgotten_after_a_while() {
+    async fn mutations_expire() {
         let Rig { seen, cache } = rig();
         seen.insert(map("a", "1"));
         cache.wrote(map("a", "2"));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_too_many_the_least_recently_used_is_forgotten() {
+    async fn least_recently_used_mutation_is_evicted() {
         let Rig { seen, cache } = rig();
         let cache = cache.capacity(2);
         for name in ["a", "b", "c"] {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_informer_does_not_have_is_shown_only_by_choice() {
+    async fn objects_missing_in_the_informer_are_optional() {
         let Rig { cache, .. } = rig();
         cache.wrote(map("new", "5"));
         assert!(cache.get(&"new".into()).is_none() && cache.by_index(&by_app(), "x").unwrap().is_empty());

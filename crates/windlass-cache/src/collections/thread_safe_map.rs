@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_leaves_the_values_that_it_has_no_more_and_empty_values_are_forgotten() {
+    fn changed_object_leaves_old_index_values() {
         let map = tagged();
         map.insert(entry("a", &["x", "y"]));
         map.insert(entry("a", &["y", "z"]));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_can_be_added_when_objects_are_there_and_its_name_is_taken_then() {
+    fn index_can_be_added_later_but_not_twice() {
         let map = Map::new();
         map.insert(entry("a", &["x"]));
         map.add_index(Index::on_meta("name", |meta| [Arc::clone(meta.name())])).unwrap();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replacement_is_one_step_for_objects_indices_and_version() {
+    fn replacement_of_objects_indices_and_version_is_atomic() {
         let map = Arc::new(tagged());
         ThreadSafeMap::replace(&map, vec![entry("a", &["x"])], 7.into());
         assert_eq!(map.version().as_u64(), Some(7));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_function_that_fails_leaves_the_object_out_of_that_index_alone() {
+    fn failing_index_omits_the_object_in_the_map() {
         let errors = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&errors);
         let map = Map::with_hook(move |index, key, error| log.lock().push(format!("{index} {key}: {error}")));

@@ -91,7 +91,7 @@ mod tests {
     type Store = UndeltaStore<Item>;
 
     #[test]
-    fn everything_is_told_after_each_change_and_nothing_after_a_read() {
+    fn each_change_pushes_all_objects_and_reads_none() {
         let told = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&told);
         let store = Store::new(move |all| log.lock().push(all));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_told_can_read_the_store() {
+    fn push_callback_can_read_the_store() {
         let store = Arc::new(OnceLock::<Store>::new());
         let reader = Arc::clone(&store);
         let lengths = Arc::new(Mutex::new(Vec::new()));

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_come_out_in_the_order_of_their_first_change_each_with_all_its_changes() {
+    fn delta_fifo_pops_all_deltas_in_order_of_first_change() {
         let (mut queue, _) = queue(&[]);
         queue.push_delta(Delta::Added(entry("a", 1)));
         queue.push_delta(Delta::Added(entry("b", 2)));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deletion_of_what_nobody_knows_is_no_news() {
+    fn deletion_of_an_unknown_object_is_not_queued() {
         let (mut queue, _) = queue(&[entry("known", 1)]);
         queue.push_delta(Delta::Added(entry("queued", 2)));
         for name in ["known", "queued", "neither"] {
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_deletions_in_a_row_the_one_with_the_final_state_is_kept() {
+    fn second_deletion_keeps_the_final_state() {
         let (mut queue, _) = queue(&[entry("a", 1), entry("b", 1)]);
         queue.push_delta(Delta::Deleted(Deleted::final_state(entry("a", 2))));
         queue.push_delta(Delta::Deleted(Deleted::final_state(entry("a", 3))));
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_synced_when_what_the_first_replacement_queued_has_been_popped() {
+    fn queue_has_synced_after_first_replacement_is_popped() {
         let (mut queue, _) = queue(&[entry("gone", 1)]);
         assert!(!queue.is_synced());
         queue.push_delta(replace(vec![entry("a", 1)]));
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resync_shows_what_is_known_and_has_nothing_newer_queued() {
+    fn resync_skips_keys_with_queued_deltas() {
         let (mut queue, _) = queue(&[entry("a", 1), entry("b", 1)]);
         queue.push_delta(Delta::Updated(entry("a", 2)));
         queue.push_delta(Delta::SyncAll);
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn delta_by_delta_the_version_is_told_when_nothing_before_it_is_left() {
+    fn version_is_reported_after_all_earlier_deltas() {
         let (mut queue, _) = queue(&[]);
         queue.push(replace(vec![entry("a", 1), entry("b", 2)]));
         queue.push(Delta::Updated(entry("a", 10)));

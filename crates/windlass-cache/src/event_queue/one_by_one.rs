@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn every_delta_comes_out_by_itself_in_the_order_of_arrival() {
+    fn deltas_are_popped_one_by_one_in_order() {
         let mut queue = queue(&[]);
         queue.push(Delta::Added(entry("a", 1)));
         queue.push(Delta::Added(entry("b", 2)));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_synced_when_all_has_been_popped_that_was_there_after_the_first_list() {
+    fn queue_has_synced_after_the_first_list_is_popped() {
         let mut queue = queue(&[]);
         queue.push(Delta::ReplacedAll { objects: vec![entry("a", 1)], version: 1.into() });
         queue.push(Delta::Added(entry("b", 2)));

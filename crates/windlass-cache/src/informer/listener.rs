@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_waits_for_a_handler_when_it_is_stopped_is_dropped() {
+    async fn pending_notifications_are_dropped_at_stop() {
         for is_stopped in [false, true] {
             let (listener, told, has_synced) = listener();
             let (listener, task) = listener.start(Reporter::new(&InformerOptions::default()));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn who_is_known_to_be_quick_gets_no_thread_to_itself() {
+    async fn fast_handler_gets_no_own_thread() {
         let quick = crate::HandlerOptions::default().quick().pace;
         for (mut pace, is_alone) in [(Pace::Unknown, true), (Pace::Slow, true), (quick, false)] {
             // Succeeds only if the thread may block.

@@ -98,7 +98,7 @@ async fn settle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn handlers_are_told_of_what_is_there_and_then_of_what_changes() {
+async fn handlers_get_existing_objects_and_then_changes() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
     let informer = informer(&fake);
@@ -116,7 +116,7 @@ async fn handlers_are_told_of_what_is_there_and_then_of_what_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quick_handler_deals_with_all_that_waits_for_it_in_one_turn() {
+async fn fast_handler_processes_all_pending_in_one_turn() {
     const OBJECTS: usize = 1_000;
     let fake = FakeListWatch::new();
     for number in 0..OBJECTS {
@@ -141,7 +141,7 @@ async fn a_quick_handler_deals_with_all_that_waits_for_it_in_one_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_store_shows_a_change_before_a_handler_is_told() {
+async fn store_shows_a_change_before_its_notification() {
     let fake = FakeListWatch::new();
     let informer = informer(&fake);
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -161,7 +161,7 @@ async fn the_store_shows_a_change_before_a_handler_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_handler_is_told_what_is_there_once_and_misses_nothing() {
+async fn late_handler_gets_each_existing_object_once() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
     let informer = informer(&fake);
@@ -180,7 +180,7 @@ async fn a_late_handler_is_told_what_is_there_once_and_misses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_has_synced_when_it_has_dealt_with_the_initial_list() {
+async fn handler_has_synced_after_the_initial_list() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
     fake.apply(&map("b"));
@@ -206,7 +206,7 @@ async fn an_empty_list_is_synced_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_handler_holds_up_neither_the_store_nor_another_handler() {
+async fn slow_handler_blocks_neither_store_nor_other_handlers() {
     let fake = FakeListWatch::new();
     let informer = informer(&fake);
     let (release, gate) = std::sync::mpsc::channel::<()>();
@@ -250,7 +250,7 @@ async fn a_panic_costs_one_notification_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_removed_handler_is_told_nothing_more() {
+async fn removed_handler_gets_no_more_notifications() {
     let fake = FakeListWatch::new();
     let informer = informer(&fake);
     let never = informer.add_handler(Diary::default());
@@ -274,7 +274,7 @@ async fn a_removed_handler_is_told_nothing_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_missed_is_told_after_a_list_and_what_is_the_same_is_not() {
+async fn relist_delivers_missed_changes_only() {
     let fake = FakeListWatch::new();
     fake.apply(&map("same"));
     fake.apply(&map("changed"));
@@ -296,7 +296,7 @@ async fn what_was_missed_is_told_after_a_list_and_what_is_the_same_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_deletion_of_what_is_not_there_is_not_told() {
+async fn deletion_of_an_unknown_object_is_not_delivered() {
     let fake = FakeListWatch::new();
     let informer = informer(&fake);
     let diary = Diary::default();
@@ -334,7 +334,7 @@ async fn each_handler_is_resynced_in_its_own_period() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_it_stops_no_task_is_left_and_the_store_can_still_be_read() {
+async fn stopped_informer_has_no_task_and_a_readable_store() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
     let informer = informer(&fake);
@@ -381,9 +381,9 @@ async fn dropping_the_run_ends_everything_as_well() {
 #[tokio::test(start_paused = true)]
 async fn indices_can_be_added_before_and_after_the_start() {
     let fake = FakeListWatch::new();
-    let mut labelled = map("a");
-    labelled["metadata"]["labels"] = json!({"app": "x"});
-    fake.apply(&labelled);
+    let mut labeled = map("a");
+    labeled["metadata"]["labels"] = json!({"app": "x"});
+    fake.apply(&labeled);
     let informer = informer(&fake);
     let by_app = |name: &str| Index::on_meta(name, |meta| meta.label("app").map(str::to_owned));
     soon(informer.add_index(by_app("before"))).await.unwrap();
@@ -428,7 +428,7 @@ async fn listers_read_by_key_namespace_and_labels() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_does_not_decode_is_cached_and_says_so_when_it_is_used() {
+async fn undecodable_object_is_cached_and_fails_on_use() {
     let fake = FakeListWatch::new();
     let mut odd = map("odd");
     odd["data"] = json!("no map");
@@ -444,7 +444,7 @@ async fn an_object_that_does_not_decode_is_cached_and_says_so_when_it_is_used() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_makes_of_a_cached_object_is_a_copy() {
+async fn changing_a_cached_object_changes_a_copy() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
     let informer = informer(&fake);
@@ -480,7 +480,7 @@ async fn reads_go_on_while_the_server_is_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_day_of_bookmarks_costs_one_list_and_a_watch_every_few_minutes() {
+async fn day_of_bookmarks_needs_one_list_and_few_watches() {
     let fake = FakeListWatch::new();
     let informer = informer(&fake);
     let run = Run::synced(&informer).await;
@@ -579,7 +579,7 @@ async fn the_queue_of_a_running_informer_cannot_be_changed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_informer_that_has_synced_shows_the_whole_list_and_none_of_it_before() {
+async fn store_shows_the_initial_list_only_when_synced() {
     let fake = FakeListWatch::new();
     fake.page_size(2);
     (0..7).for_each(|index| _ = fake.apply(&map(&format!("m{index}"))));

@@ -91,7 +91,7 @@ fn refused() -> ListWatchError {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_come_by_the_watch_that_begins_with_the_present_state() {
+async fn watch_list_delivers_the_initial_objects() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
     let mut rig = Rig::new(&fake, InformerOptions::default());
@@ -109,7 +109,7 @@ async fn objects_come_by_the_watch_that_begins_with_the_present_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_without_watch_list_is_listed_at_once_and_without_complaint() {
+async fn server_without_watch_list_is_listed_without_error() {
     let fake = FakeListWatch::new();
     fake.watch_list(WatchList::Refused);
     fake.apply(&map("a"));
@@ -123,7 +123,7 @@ async fn a_server_without_watch_list_is_listed_at_once_and_without_complaint() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_are_asked_to_last_five_to_ten_minutes_and_followed_by_the_next_at_once() {
+async fn watches_last_5_to_10_minutes_and_follow_at_once() {
     let fake = FakeListWatch::new();
     let mut rig = Rig::new(&fake, by_list());
     assert_eq!(rig.next().await, "all [] @1");
@@ -171,7 +171,7 @@ async fn a_watch_that_does_not_end_when_it_should_counts_as_dead() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_connection_goes_on_from_the_last_bookmark_without_a_list() {
+async fn broken_watch_resumes_from_the_last_bookmark() {
     let fake = FakeListWatch::new();
     let mut rig = Rig::new(&fake, by_list().labels("app=web").fields("metadata.name=a"));
     rig.next().await;
@@ -235,7 +235,7 @@ async fn storage_that_was_replaced_is_read_from_scratch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn storage_that_was_replaced_while_the_server_was_away_is_read_from_scratch_at_once() {
+async fn replaced_storage_is_relisted_at_once() {
     for how in [FakeListWatch::break_connections, FakeListWatch::disconnect] {
         for options in [by_list(), InformerOptions::default()] {
             let fake = FakeListWatch::new();
@@ -295,7 +295,7 @@ async fn a_watch_that_ends_at_once_backs_off_and_lists() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_are_put_together_and_expired_ones_replaced_by_the_whole() {
+async fn pages_are_joined_and_expired_ones_become_a_full_list() {
     /// Deletes an object after the first page, so that the next has expired.
     #[derive(Debug)]
     struct Shrinking(FakeListWatch);
@@ -339,7 +339,7 @@ async fn pages_are_put_together_and_expired_ones_replaced_by_the_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_is_cut_off_is_asked_for_again() {
+async fn truncated_list_is_requested_again() {
     #[derive(Debug)]
     struct Cut(FakeListWatch);
     type Stream<T> = BoxStream<'static, Result<T, ListWatchError>>;
@@ -376,7 +376,7 @@ async fn a_list_that_is_cut_off_is_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_read_is_reported_and_the_rest_goes_on() {
+async fn undecodable_object_is_reported_and_skipped() {
     let fake = FakeListWatch::new();
     let mut rig = Rig::new(&fake, InformerOptions::default());
     rig.next().await;
@@ -400,7 +400,7 @@ fn grown(name: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_too_large_is_named_and_passed_over_and_the_rest_goes_on() {
+async fn oversized_object_is_reported_and_skipped() {
     for options in [by_list(), InformerOptions::default()] {
         let fake = FakeListWatch::new();
         fake.object_limit(1_000);
@@ -426,7 +426,7 @@ async fn an_object_that_is_too_large_is_named_and_passed_over_and_the_rest_goes_
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_became_too_large_stays_as_it_was_until_it_is_deleted() {
+async fn oversized_update_keeps_the_old_object_until_deleted() {
     for options in [by_list(), InformerOptions::default()] {
         let fake = FakeListWatch::new();
         fake.object_limit(1_000);
@@ -452,7 +452,7 @@ async fn an_object_that_became_too_large_stays_as_it_was_until_it_is_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_and_a_comparison_pay_no_heed_to_objects_that_are_too_large() {
+async fn probe_and_comparison_ignore_oversized_objects() {
     let fake = FakeListWatch::new();
     fake.object_limit(1_000);
     fake.apply(&grown("a"));
@@ -469,7 +469,7 @@ async fn a_probe_and_a_comparison_pay_no_heed_to_objects_that_are_too_large() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bookmark_or_an_error_that_cannot_be_read_leads_to_a_new_start() {
+async fn undecodable_bookmark_or_error_causes_a_relist() {
     for event_type in [EventType::Bookmark, EventType::Error] {
         let fake = FakeListWatch::new();
         let mut rig = Rig::new(&fake, by_list());
@@ -499,7 +499,7 @@ async fn a_list_again_reuses_the_entries_that_did_not_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_changes_before_the_present_state_is_complete_is_part_of_it() {
+async fn changes_during_the_initial_events_are_included() {
     let fake = FakeListWatch::new();
     for name in ["a", "b", "c"] {
         fake.apply(&map(name));
@@ -536,7 +536,7 @@ async fn a_present_state_that_breaks_off_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_attempt_is_made_at_once_and_waits_of_all_kinds_share_one_back_off() {
+async fn first_attempt_is_immediate_and_delays_share_a_back_off() {
     let fake = FakeListWatch::new();
     fake.fail(Verb::List, Status::internal("no").into());
     fake.fail(Verb::List, Status::internal("no").into());
@@ -555,7 +555,7 @@ async fn the_first_attempt_is_made_at_once_and_waits_of_all_kinds_share_one_back
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_the_server_has_not_reached_is_given_up_at_once() {
+async fn future_version_is_given_up_at_once() {
     for unreached in [Status::too_large_resource_version(1, 0), Status::expired("gone")] {
         let fake = FakeListWatch::new();
         let mut rig = Rig::new(&fake, by_list());
@@ -569,7 +569,7 @@ async fn a_version_that_the_server_has_not_reached_is_given_up_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_the_bookmark_that_says_so_ends_the_present_state() {
+async fn only_the_annotated_bookmark_ends_initial_events() {
     let fake = FakeListWatch::new();
     fake.hold_initial_end();
     let mut rig = Rig::new(&fake, InformerOptions::default());
@@ -589,7 +589,7 @@ async fn only_the_bookmark_that_says_so_ends_the_present_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_event_ends_its_watch_whatever_it_says() {
+async fn any_error_event_ends_the_watch() {
     for status in [Status::internal("no"), Status::bad_request("no"), Status::expired("old")] {
         let fake = FakeListWatch::new();
         let mut rig = Rig::new(&fake, by_list());
@@ -603,7 +603,7 @@ async fn an_error_event_ends_its_watch_whatever_it_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reflector_by_itself_keeps_any_store_equal_to_the_server() {
+async fn standalone_reflector_syncs_any_store() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
     let store = Arc::new(crate::collections::ThreadSafeMap::<ConfigMap>::new());
@@ -636,7 +636,7 @@ async fn a_reflector_by_itself_keeps_any_store_equal_to_the_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_refused_as_too_old_when_it_is_opened_leads_to_a_list() {
+async fn watch_start_with_410_causes_a_relist() {
     let fake = FakeListWatch::new();
     fake.fail(Verb::Watch, Status::expired("too old").into());
     let mut rig = Rig::new(&fake, by_list());
@@ -670,7 +670,7 @@ fn logged() -> (Arc<Mutex<Vec<u8>>>, (tracing::Dispatch, tracing::subscriber::De
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bookmark_that_does_not_come_is_told_every_ten_seconds() {
+async fn missing_bookmark_is_reported_every_ten_seconds() {
     let (log, _guard) = logged();
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
@@ -713,7 +713,7 @@ impl ListWatch for Forgetful {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_streams_otherwise_than_it_lists_is_found_out_by_choice() {
+async fn consistency_check_detects_watch_list_differences() {
     for (verification, found) in [(Verification::Trust, 0), (Verification::Compare, 1)] {
         let fake = FakeListWatch::new();
         fake.apply(&map("a"));

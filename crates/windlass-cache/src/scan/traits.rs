@@ -225,7 +225,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_spelled_as_go_does_is_known_without_being_read() {
+    fn metadata_in_gos_format_is_found_without_decoding() {
         assert!(raw(GO).matches_encoding(&known()));
         assert!(raw(["", "", ""]).matches_encoding(&Traits::default()));
         assert!(raw(GO).read().unwrap().are(&known()));

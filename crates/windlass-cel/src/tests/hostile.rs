@@ -29,7 +29,7 @@ fn doubled(seed: &str, times: usize, end: &str) -> String {
 }
 
 #[test]
-fn bombs_end_with_their_budget() {
+fn expensive_expressions_end_with_their_budget() {
     let object = object(2000);
     let all = |depth: usize| {
         (0..depth).rev().fold("true".to_owned(), |inner, level| format!("self.l.all(x{level}, {inner})"))
@@ -52,7 +52,7 @@ fn bombs_end_with_their_budget() {
 }
 
 #[test]
-fn what_is_too_deep_or_too_long_is_refused_or_ends() {
+fn too_deep_or_long_expression_is_rejected_or_ends() {
     let object = object(300);
     for source in [
         doubled("self.l", 24, ".size()"),
@@ -73,7 +73,7 @@ fn what_is_too_deep_or_too_long_is_refused_or_ends() {
 
 /// Tests random expressions of expensive calls, with budgets from almost zero to the usual one.
 #[test]
-fn whatever_compiles_ends_with_its_budget() {
+fn every_compiled_expression_ends_with_its_budget() {
     let (object, entropy) = (object(300), Entropy::seeded(7));
     let pick = |all: &[&str]| {
         let at = usize::try_from(entropy.below(all.len() as u64)).unwrap_or_default();

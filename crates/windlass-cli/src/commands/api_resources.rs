@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn resources_stand_in_columns() {
+    async fn resources_are_printed_in_columns() {
         let text = printed(&[]).await;
         assert!(text.starts_with("NAME "), "{text}");
         let line = |name: &str| {

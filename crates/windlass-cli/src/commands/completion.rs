@@ -37,7 +37,7 @@ mod tests {
     use crate::Arguments;
 
     #[test]
-    fn shells_are_told_of_commands_and_flags() {
+    fn completion_lists_commands_and_flags() {
         for (shell, begin) in
             [(Shell::Bash, "_windlass()"), (Shell::Zsh, "#compdef windlass"), (Shell::Fish, "# Print an optspec")]
         {

@@ -21,7 +21,7 @@ use windlass_server::Server;
 use self::{
     output::Output,
     tour::Tour,
-    view::{Colour, Mode, View},
+    view::{Color, Mode, View},
 };
 use crate::recorder::RequestLog;
 
@@ -55,7 +55,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let terminal = io::stdout().is_terminal();
     let plain = options.no_color || !terminal || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let mode = if terminal { Mode::Live } else { Mode::Plain };
-    let view = View::new(BufWriter::new(io::stdout()), mode, if plain { Colour::No } else { Colour::Yes });
+    let view = View::new(BufWriter::new(io::stdout()), mode, if plain { Color::No } else { Color::Yes });
     let pace = Pace::new(POD_START.div_f64(options.speed), POD_STOP.div_f64(options.speed));
     let controllers = Controllers::all().nodes(NODES).pace(pace);
     let pause = Duration::from_millis(700).div_f64(options.speed);
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_speed_that_makes_no_sense_is_refused() {
+    fn invalid_speed_is_rejected() {
         assert_eq!(speed("2.5"), Ok(2.5));
         for odd in ["0", "-1", "NaN", "fast", "1e9"] {
             assert!(speed(odd).is_err(), "{odd}");

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_taken_over_is_told() {
+    fn parts_that_are_not_migrated_are_reported() {
         let left = import_plan().left.join("\n");
         for why in [
             "the Go code",

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_program_is_told_what_the_command_was() {
+    fn generator_gets_the_command_arguments() {
         let options = Options { part: Part::Crds, policies: false, output_dir: Some("out".into()), check: true };
         assert_eq!(options.arguments().join(" "), "crds --output-dir out --check");
         let options = Options { part: Part::All, policies: true, output_dir: None, check: false };

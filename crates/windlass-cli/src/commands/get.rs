@@ -93,7 +93,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 pub(crate) async fn run(options: Options) -> Outcome {
     let discovery = options.connection.discovery()?;
-    Get { options: &options, client: discovery.client().clone(), out: &mut io::stdout(), told: &mut io::stderr() }
+    Get { options: &options, client: discovery.client().clone(), out: &mut io::stdout(), notices: &mut io::stderr() }
         .run(&discovery)
         .await
 }
@@ -103,8 +103,8 @@ struct Get<'g> {
     options: &'g Options,
     client: Client,
     out: &'g mut dyn Write,
-    /// The output for the message that no resources were found.
-    told: &'g mut dyn Write,
+    /// The output for warnings, and for the message that no resources were found.
+    notices: &'g mut dyn Write,
 }
 
 impl Get<'_> {
@@ -124,7 +124,7 @@ impl Get<'_> {
             return Err("only one object or one type of objects can be watched".into());
         }
         if watches && self.options.sort_by.is_some() {
-            writeln!(self.told, "warning: --sort-by is ignored with --watch")?;
+            writeln!(self.notices, "warning: --sort-by is ignored with --watch")?;
         }
         match (&self.options.output, watches) {
             (Format::Table(columns), false) => self.tables(&selection, *columns).await,

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_shown_much_is_told_how_to_have_it_in_files() {
+    fn long_output_suggests_writing_files() {
         let much = "line\n".repeat(READABLE + 1);
         assert!(hint(&much, true).unwrap().starts_with("201 lines: --out DIR"));
         assert_eq!((hint(&much, false), hint("line\n", true)), (None, None));
@@ -198,7 +198,7 @@ mod tests {
             done.map_err(|error| error.to_string())
         };
         let lost = "the types are incomplete: a CustomResourceDefinition generated from them differs in one place";
-        assert_eq!(import(definition("{type: string, colour: red}", "")), Err(lost.to_owned()));
+        assert_eq!(import(definition("{type: string, color: red}", "")), Err(lost.to_owned()));
         let webhook = "  conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1]}}\n";
         assert_eq!(import(definition("{type: string}", webhook)), Ok(()));
         fs::remove_dir_all(folder).unwrap();

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_that_make_no_sense_are_refused_with_what_would() {
+    fn invalid_flags_are_rejected_with_a_remedy() {
         for (flags, message) in [
             (["--bind", "localhost:6443"], "\"localhost\" is a host name: expected an address and a port"),
             (["--bind", "127.0.0.1"], "expected an address and a port, such as 127.0.0.1:6443"),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_console_at_a_port_alone_is_for_this_machine() {
+    fn console_port_alone_listens_on_loopback() {
         let at = |text: &str| console(text).unwrap().to_string();
         assert_eq!([at("9090"), at(":9090"), at("0.0.0.0:80")], ["127.0.0.1:9090", "127.0.0.1:9090", "0.0.0.0:80"]);
     }

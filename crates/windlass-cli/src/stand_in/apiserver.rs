@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_that_cannot_be_are_refused_by_their_names() {
+    fn invalid_flags_are_named() {
         let bind = SocketAddr::from(([127, 0, 0, 1], 6443));
         let server = |flag: &str| {
             let Invocation::Run(flags) = Flags::read(FLAGS, std::iter::once(flag.to_owned())) else { panic!("{flag}") };

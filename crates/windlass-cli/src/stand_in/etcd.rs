@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_healthy_and_knows_nothing_else() {
+    fn stand_in_serves_health_only() {
         let status = |path: &str| answer(&Request::get(path).body(()).unwrap()).status();
         assert_eq!((status("/health"), status("/v3/kv/range")), (StatusCode::OK, StatusCode::NOT_FOUND));
     }

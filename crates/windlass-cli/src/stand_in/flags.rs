@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_read_in_every_form_and_unknown_ones_do_no_harm() {
+    fn flags_are_parsed_in_all_forms_and_unknown_are_ignored() {
         let flags = read("--port 1 --fast word --mode=a,b --mode c -port=2 --unknown value --bare");
         assert_eq!((flags.get("port"), flags.get("fast"), flags.get("bare")), (Some("2"), Some("true"), Some("true")));
         assert_eq!(flags.list("mode").collect::<Vec<_>>(), ["a", "b", "c"]);

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_that_is_not_here_is_named() {
+    fn unknown_command_is_named() {
         let line = ["kubectl", "apply", "-f", "x.yaml", "--server-side"];
         let Command::Other(words) = Arguments::try_parse_from(line).unwrap().command else {
             panic!("the command is implemented")

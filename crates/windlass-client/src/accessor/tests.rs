@@ -80,7 +80,7 @@ async fn calls_are_about_the_namespace_of_the_accessor() {
 }
 
 #[tokio::test]
-async fn an_object_goes_to_the_namespace_of_the_accessor_or_to_its_own() {
+async fn object_namespace_comes_from_accessor_or_object() {
     let fake = echo();
     let mut pod = Website { metadata: named("p"), replicas: 1 };
     pod.metadata.namespace = Some("own".to_owned());
@@ -102,7 +102,7 @@ async fn an_object_goes_to_the_namespace_of_the_accessor_or_to_its_own() {
 }
 
 #[tokio::test]
-async fn pods_are_bound_and_evicted_by_what_names_them() {
+async fn pods_are_bound_and_evicted_by_name() {
     let fake = Fake::json(STATUS);
     let pods = Accessor::<Website>::typed(&fake.client(), "a");
     pods.bind("p", "n1").await.unwrap();
@@ -123,7 +123,7 @@ async fn pods_are_bound_and_evicted_by_what_names_them() {
 }
 
 #[tokio::test]
-async fn an_eviction_that_a_budget_forbids_fails_as_what_it_is() {
+async fn eviction_blocked_by_a_budget_is_identified() {
     let fake = Fake::failure(
         429,
         r#"{"kind":"Status","apiVersion":"v1","reason":"TooManyRequests","code":429,"message":"Cannot evict pod"}"#,
@@ -189,7 +189,7 @@ impl k8s_openapi::Metadata for Typed {
 }
 
 #[tokio::test]
-async fn what_of_its_kind_an_object_holds_is_sent_once() {
+async fn api_version_and_kind_are_sent_once() {
     for api_version in [None, Some("x.io/v1".to_owned())] {
         for kind in [None, Some("Typed".to_owned())] {
             let fake = echo();
@@ -206,7 +206,7 @@ async fn what_of_its_kind_an_object_holds_is_sent_once() {
 }
 
 #[tokio::test]
-async fn a_resource_is_reached_by_its_url_alone_and_keeps_unknown_fields() {
+async fn resource_by_url_keeps_unknown_fields() {
     let fake = Fake::json(r#"{"apiVersion":"x.io/v1","kind":"Foo","metadata":{"name":"f"},"spec":{"odd":[1]}}"#);
     let foos = fake.client().dynamic_at(&GroupVersionResource::new("x.io", "v1", "foos"));
     let foo = foos.clone().within("a").get("f").await.unwrap();

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_no_header_can_carry_are_refused() {
+    fn impersonated_names_must_be_valid_headers() {
         let error = Impersonation::user("new\nline").headers().unwrap_err();
         assert_eq!(error.to_string(), "the impersonated user contains characters that are invalid in a header");
     }

@@ -34,7 +34,7 @@ fn a_key_is_made_written_and_read_again_and_never_shown() {
 }
 
 #[test]
-fn what_is_no_key_or_certificate_is_refused_without_showing_it() {
+fn invalid_key_or_certificate_is_rejected_without_content() {
     let folder = Folder::new("certificates-broken");
     let path = folder.write("key.pem", "s3cret");
     let error = PrivateKey::load_or_generate(&path).unwrap_err();
@@ -50,7 +50,7 @@ fn what_is_no_key_or_certificate_is_refused_without_showing_it() {
 }
 
 #[test]
-fn a_certificate_says_who_holds_it_what_for_and_until_when() {
+fn certificate_has_subject_usages_and_expiry() {
     let authority = CertificateAuthority::self_signed("an authority", day()).unwrap();
     let mut leaf = Leaf::server(["web.shop.svc", "*.example.com", "10.0.0.7", "fd00::1"]);
     leaf.organization = Some("operators".to_owned());
@@ -78,7 +78,7 @@ fn a_key_of_another_certificate_is_refused() {
 }
 
 #[test]
-fn an_authority_that_was_kept_signs_as_before() {
+fn stored_ca_signs_after_reload() {
     let authority = CertificateAuthority::self_signed("kept", day()).unwrap();
     let text = authority.keyed().to_pem();
     let again = CertificateAuthority::new(KeyedCertificate::from_pem(text.expose()).unwrap()).unwrap();
@@ -100,7 +100,7 @@ fn self_signed_certificate_is_trusted_only_with_its_ca() {
 }
 
 #[test]
-fn a_request_is_signed_for_the_key_of_who_asks() {
+fn request_is_signed_for_the_requesters_key() {
     let authority = CertificateAuthority::self_signed("a", day()).unwrap();
     let key = PrivateKey::generate().unwrap();
     let request = CertificateRequest::serving("example.com/x", "hooks", ["localhost", "10.0.0.7"]);
@@ -118,7 +118,7 @@ fn a_request_is_signed_for_the_key_of_who_asks() {
 }
 
 #[test]
-fn a_store_gives_back_what_was_last_saved() {
+fn store_returns_the_last_saved_certificate() {
     let folder = Folder::new("certificates-store");
     let path = folder.path().join("client.pem");
     let authority = CertificateAuthority::self_signed("a", day()).unwrap();

@@ -93,7 +93,7 @@ async fn cluster_scoped_kinds_have_no_default_namespace() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_none_for_get_opt_only() {
+async fn missing_object_is_none_for_get_opt_only() {
     let fake =
         Fake::failure(404, r#"{"kind":"Status","apiVersion":"v1","reason":"NotFound","code":404,"message":"no"}"#);
     assert_eq!(fake.client().get_opt::<Pod>("p").within("a").await.unwrap(), None);
@@ -266,7 +266,7 @@ async fn namespaced_client_writes_no_other_namespace() {
 }
 
 #[tokio::test]
-async fn a_patch_says_its_kind_and_part() {
+async fn patch_has_its_content_type_and_subresource() {
     let fake = Fake::json(POD);
     let patch = Patch::Json(json!([{"op": "remove", "path": "/spec"}]));
     fake.client().patch::<Pod>("p", patch).within("a").subresource("status").await.unwrap();
@@ -287,7 +287,7 @@ async fn apply_sends_all_but_the_managed_fields() {
 }
 
 #[tokio::test]
-async fn delete_tells_the_object_from_the_status() {
+async fn delete_returns_the_object_or_the_status() {
     let fake = Fake::json(POD);
     let delete = fake.client().delete::<Pod>("p").within("a").propagation(Propagation::Background).uid("u");
     let deletion = delete.grace_period(Duration::from_secs(3)).resource_version("7").await.unwrap();
@@ -372,7 +372,7 @@ async fn a_watch_gives_decoded_events_and_ends_with_an_error_event() {
 }
 
 #[tokio::test]
-async fn a_watch_that_sends_what_cannot_be_decoded_is_over() {
+async fn undecodable_event_ends_the_watch() {
     let fake = Fake::json("{\"type\":\"ADDED\",\"object\":{\"metadata\":3}}\n{\"type\":\"ADDED\",\"object\":{}}\n");
     let mut stream = fake.client().watch::<Pod>().await.unwrap();
     assert!(matches!(stream.next().await, Some(Err(Error::Decode { .. }))));
@@ -424,7 +424,7 @@ async fn raw_requests_give_raw_answers() {
 }
 
 #[tokio::test]
-async fn the_seam_gives_encoded_objects() {
+async fn list_watch_returns_encoded_objects() {
     let fake = Fake::json(POD_LIST);
     let list_watch = fake.client().list_watch(&Pod::api_resource(), Some("a"));
     let items: Vec<_> = list_watch
@@ -449,7 +449,7 @@ async fn the_seam_gives_encoded_objects() {
 }
 
 #[tokio::test]
-async fn the_seam_asks_for_metadata_alone_when_the_cache_wants_no_more() {
+async fn list_watch_requests_metadata_for_metadata_caches() {
     let fake = Fake::json(POD_LIST);
     let whole = fake.client().list_watch(&Pod::api_resource(), None);
     let accepted = || fake.last().headers()["accept"].to_str().unwrap().to_owned();
@@ -464,7 +464,7 @@ async fn the_seam_asks_for_metadata_alone_when_the_cache_wants_no_more() {
 }
 
 #[tokio::test]
-async fn the_seam_tells_failures_apart() {
+async fn list_watch_distinguishes_errors() {
     let list_watch = Fake::failure(410, "").client().list_watch(&Pod::api_resource(), None);
     assert!(list_watch.list(ListOptions::default()).await.err().unwrap().is_expired());
     assert!(list_watch.watch(WatchOptions::default()).await.err().unwrap().is_expired());

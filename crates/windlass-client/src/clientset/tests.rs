@@ -51,7 +51,7 @@ async fn a_binding_is_posted_and_answered_by_a_status() {
 }
 
 #[tokio::test]
-async fn what_stands_behind_an_object_is_reached_from_its_accessor() {
+async fn proxy_and_streams_are_reached_from_the_accessor() {
     let fake = Fake::json("{}");
     let core = Clientset::new(fake.client()).core_v1();
     core.pods("a").logs("p").tail(3).await.unwrap();
@@ -108,7 +108,7 @@ fn the_scheme_knows_every_built_in_kind_as_its_type() {
 }
 
 #[tokio::test]
-async fn a_certificate_is_approved_once_and_by_whoever_was_not_too_late() {
+async fn certificate_is_approved_once_under_concurrency() {
     use std::sync::atomic::{AtomicUsize, Ordering};
     let writes = AtomicUsize::new(0);
     let fake = Fake::new(move |request| {

@@ -67,7 +67,7 @@ fn a_pod_has_a_service_account() {
 }
 
 #[test]
-fn a_pod_without_a_token_is_told_so() {
+fn pod_without_a_token_is_an_error() {
     let home = Folder::new("infer-no-token");
     let variables = [("KUBERNETES_SERVICE_HOST", "h".to_owned()), ("KUBERNETES_SERVICE_PORT", "443".to_owned())];
     let error = inferred(&Environment::of_a_test(&variables, home.path())).unwrap_err();
@@ -75,7 +75,7 @@ fn a_pod_without_a_token_is_told_so() {
 }
 
 #[test]
-fn nowhere_names_where_was_looked() {
+fn missing_config_error_lists_the_searched_places() {
     let home = Folder::new("infer-nowhere");
     let error = inferred(&Environment::of_a_test(&[], home.path())).unwrap_err();
     let default = home.path().join(".kube/config");
@@ -84,7 +84,7 @@ fn nowhere_names_where_was_looked() {
 }
 
 #[test]
-fn a_server_that_is_asked_for_needs_no_kubeconfig() {
+fn explicit_server_needs_no_kubeconfig() {
     let home = Folder::new("infer-asked");
     let mut selection = Selection { namespace: Some("n".to_owned()), ..Selection::default() };
     selection.cluster_fields.server = Some("http://h".to_owned());

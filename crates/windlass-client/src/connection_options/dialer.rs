@@ -7,8 +7,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 type Dial = dyn Fn(String, u16) -> BoxFuture<'static, io::Result<Box<dyn Wire>>> + Send + Sync;
 
-/// A function that opens connections instead of TCP: for example over a Unix socket, through a tunnel, or within this
-/// process. TLS and proxies are layered on top, as with TCP.
+/// A function that opens connections and replaces the built-in TCP connector: for example with a Unix socket, a tunnel,
+/// or a connection within this process. TLS and proxies are layered on top, as with TCP.
 ///
 /// The function receives the host and port of the server or proxy. Its duration counts towards
 /// [`Config::connect_timeout`](crate::config::Config::connect_timeout).
@@ -38,8 +38,8 @@ impl Dialer {
         W: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         Self(Arc::new(move |host, port| {
-            let dialled = dial(host, port);
-            async move { Ok(Box::new(dialled.await?) as Box<dyn Wire>) }.boxed()
+            let dialed = dial(host, port);
+            async move { Ok(Box::new(dialed.await?) as Box<dyn Wire>) }.boxed()
         }))
     }
 
@@ -48,7 +48,7 @@ impl Dialer {
     }
 }
 
-/// Only clones are equal.
+/// Two dialers are equal if one is a clone of the other.
 impl PartialEq for Dialer {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

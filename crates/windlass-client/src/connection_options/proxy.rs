@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_proxy_is_refused() {
+    fn invalid_proxy_url_is_rejected() {
         for (url, expected) in [
             ("", "is not the address of a proxy"),
             ("proxy", "is not the address of a proxy"),

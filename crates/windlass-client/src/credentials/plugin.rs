@@ -162,7 +162,7 @@ impl Plugin {
     }
 }
 
-/// Removes control characters, which could move the terminal's cursor or change its colours.
+/// Removes control characters, which could move the terminal's cursor or change its colors.
 fn printable(text: &str) -> String {
     let shown = |c: char| {
         if c.is_control() && !c.is_ascii_whitespace() { format!("U+{:04X}", u32::from(c)) } else { c.to_string() }

@@ -44,7 +44,7 @@ async fn a_header_that_the_caller_has_set_wins() {
 }
 
 #[test]
-fn a_token_that_no_header_can_carry_is_refused_and_not_shown() {
+fn invalid_token_is_rejected_and_not_shown() {
     let config = Config::new("https://h".parse().unwrap()).with_auth(Auth::Bearer("geh\neim".into()));
     let error = Credentials::new(&config.auth, &config.clock, &MetricsRecorder::default()).unwrap_err();
     assert!(!format!("{error} {error:?} {config:?}").contains("eim"));
@@ -81,7 +81,7 @@ fn accepting(token: &'static str) -> Fake {
 }
 
 #[tokio::test]
-async fn a_refused_token_is_read_again_and_the_request_sent_once_more() {
+async fn rejected_token_is_reread_and_request_retried_once() {
     let folder = Folder::new("token-refused");
     let path = folder.write("token", "old");
     let fake = accepting("Bearer new");
@@ -100,7 +100,7 @@ async fn a_refused_token_is_read_again_and_the_request_sent_once_more() {
 }
 
 #[tokio::test]
-async fn a_request_that_cannot_be_sent_again_leaves_the_new_token_to_the_next() {
+async fn unrepeatable_request_leaves_new_token_for_the_next() {
     let folder = Folder::new("token-stream");
     let path = folder.write("token", "old");
     let fake = accepting("Bearer new");
@@ -113,7 +113,7 @@ async fn a_request_that_cannot_be_sent_again_leaves_the_new_token_to_the_next() 
 }
 
 #[tokio::test]
-async fn a_caller_may_act_as_somebody_else() {
+async fn caller_can_impersonate_a_user() {
     let fake = Fake::json("{}");
     let config =
         Config::new("https://h".parse().unwrap()).with_impersonation(Impersonation::user("jane").in_group("g"));
@@ -134,7 +134,7 @@ async fn a_caller_may_act_as_somebody_else() {
 }
 
 #[tokio::test]
-async fn a_token_file_that_was_never_there_is_named() {
+async fn missing_token_file_is_named_in_the_error() {
     let fake = Fake::json("{}");
     let service = authenticated(&fake, Auth::TokenFile("/no/such/token".into()));
     let error = service.oneshot(Request::new(Body::empty())).await.unwrap_err();
@@ -143,7 +143,7 @@ async fn a_token_file_that_was_never_there_is_named() {
 }
 
 #[tokio::test]
-async fn a_program_gets_tokens_by_itself_when_there_is_none_that_holds() {
+async fn token_source_is_called_if_no_token_is_valid() {
     let now: jiff::Timestamp = "2030-01-01T00:00:00Z".parse().unwrap();
     let asked = Arc::new(parking_lot::Mutex::new(0_u32));
     let source = TokenSource::new({

@@ -63,7 +63,7 @@ async fn the_aggregated_form_takes_two_requests() {
 }
 
 #[tokio::test]
-async fn older_servers_are_asked_version_by_version() {
+async fn older_servers_are_discovered_version_by_version() {
     let fake = Fake::new(|request| {
         let body = match request.uri().path() {
             "/api" => r#"{"kind":"APIVersions","versions":["v1"]}"#,
@@ -96,7 +96,7 @@ async fn older_servers_are_asked_version_by_version() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_older_server_with_many_groups_is_not_asked_at_the_rate_of_other_requests() {
+async fn discovery_of_old_servers_is_not_rate_limited() {
     let fake = Fake::new(|request| {
         let group = |n| format!(r#"{{"name":"g{n}.io","versions":[{{"groupVersion":"g{n}.io/v1","version":"v1"}}]}}"#);
         let groups: Vec<_> = (0..100).map(group).collect();
@@ -122,7 +122,7 @@ async fn an_older_server_with_many_groups_is_not_asked_at_the_rate_of_other_requ
 }
 
 #[tokio::test]
-async fn without_the_core_group_there_is_nothing() {
+async fn discovery_without_the_core_group_fails() {
     let fake = Fake::new(|request| match request.uri().path() {
         "/api" => Response::new(r#"{"kind":"APIVersions","versions":["v1"]}"#.into()),
         "/apis" => Response::new(r#"{"kind":"APIGroupList","groups":[]}"#.into()),
@@ -134,7 +134,7 @@ async fn without_the_core_group_there_is_nothing() {
 }
 
 #[tokio::test]
-async fn what_only_peers_serve_can_be_left_out() {
+async fn peer_resources_can_be_excluded() {
     let fake = Fake::new(|request| {
         Response::new(if request.uri().path() == "/api" { AGGREGATED_CORE } else { AGGREGATED_GROUPS }.into())
     });
@@ -145,7 +145,7 @@ async fn what_only_peers_serve_can_be_left_out() {
 }
 
 #[tokio::test]
-async fn one_resource_can_be_asked_for_with_one_request() {
+async fn one_resource_is_discovered_with_one_request() {
     let fake = Fake::new(|request| match request.uri().path() {
         "/apis/x.io/v1" => Response::new(r#"{"resources":[{"name":"foos","kind":"Foo"}]}"#.into()),
         "/apis/down.io/v1" => Response::builder().status(503).body(Body::empty()).unwrap(),
@@ -161,7 +161,7 @@ async fn one_resource_can_be_asked_for_with_one_request() {
 }
 
 #[tokio::test]
-async fn an_answer_can_be_narrowed_to_what_can_be_watched() {
+async fn discovery_can_be_filtered_by_verb() {
     let fake = Fake::new(|request| {
         Response::new(if request.uri().path() == "/api" { AGGREGATED_CORE } else { AGGREGATED_GROUPS }.into())
     });

@@ -57,7 +57,7 @@ mod tests {
     use crate::testing::Fake;
 
     #[tokio::test]
-    async fn the_release_is_read_from_what_distributors_make_of_it() {
+    async fn release_is_parsed_from_vendor_versions() {
         let fake =
             Fake::json(r#"{"major":"1","minor":"36+","gitVersion":"v1.36.3-x.1","platform":"linux/amd64","new":1}"#);
         let version = fake.client().server_version().await.unwrap();

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_ends_early_never_ends_in_silence() {
+    fn truncated_list_is_always_an_error() {
         for list in lists() {
             for end in 0..list.trim_end().len() {
                 let error = decode(&[&list.as_bytes()[..end]]).unwrap_err();
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_an_error() {
+    fn body_without_a_list_is_an_error() {
         for garbage in [
             "<html></html>",
             "[]",
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_beyond_the_limit_is_passed_over_and_named_wherever_it_is_cut() {
+    fn oversized_item_is_skipped_and_named_at_any_cut() {
         let long =
             format!(r#"{{"metadata":{{"name":"b","uid":"u","resourceVersion":"7"}},"a":"}}{}"}}"#, "x".repeat(2_000));
         let list = format!(r#"{{"items":[{ITEM},{long}, {ITEM}],"metadata":{{"resourceVersion":"9"}}}}"#);
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_ends_within_what_is_passed_over_is_cut_off() {
+    fn list_ending_in_skipped_data_is_truncated() {
         let list = format!(r#"{{"items":[{{"a":"{}"#, "x".repeat(2_000));
         assert!(matches!(decode(&[list.as_bytes()]).unwrap_err(), FrameError::Truncated { .. }));
     }

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_ends_anywhere_gives_its_whole_events_or_an_error() {
+    fn truncated_stream_gives_whole_events_or_an_error() {
         let whole = decode(&[RECORDED.as_bytes()]).unwrap();
         let bytes = RECORDED.as_bytes();
         for end in 0..bytes.len() {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_event_is_an_error() {
+    fn frame_without_an_event_is_an_error() {
         for garbage in [
             "<html>\n",
             "{}\n",
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_beyond_the_limit_is_passed_over_and_named_wherever_it_is_cut() {
+    fn oversized_event_is_skipped_and_named_at_any_cut() {
         let large = event_of("MODIFIED", "b", 2_000);
         let stream = [&event_of("ADDED", "a", 0), &*large, &event_of("DELETED", "c", 0)].concat();
         for first in 0..stream.len() {
@@ -287,13 +287,13 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_that_ends_within_what_is_passed_over_is_cut_off() {
+    fn watch_ending_in_skipped_data_is_truncated() {
         let large = event_of("ADDED", "b", 2_000);
         assert!(matches!(decode(&[large.trim_end().as_bytes()]).unwrap_err(), FrameError::Truncated { .. }));
     }
 
     #[test]
-    fn a_line_beyond_the_limit_that_is_no_object_s_is_refused_before_it_is_held() {
+    fn oversized_non_object_line_is_rejected_early() {
         let long = vec![b'x'; 600];
         let garbage = [&*long, &*long, b"\n"].concat();
         for line in [&*garbage, event_of("ERROR", "e", 2_000).as_bytes(), event_of("BOOKMARK", "e", 2_000).as_bytes()] {

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_not_changed_stays_where_it_is() {
+    fn unchanged_entries_keep_their_file_and_place() {
         let mut document =
             json!({"users": [{"name": "b", "user": {"z": 1, "a": 2}}, {"name": "a"}], "kind": null, "x": 1});
         let new = json!({

@@ -84,7 +84,7 @@ fn secrets_are_not_in_debug() {
 }
 
 #[test]
-fn what_is_unknown_survives_writing() {
+fn unknown_fields_survive_writing() {
     let read = Kubeconfig::parse(WHOLE).unwrap();
     let yaml = read.to_yaml();
     assert_eq!(Kubeconfig::parse(&yaml).unwrap(), read, "{yaml}");
@@ -94,7 +94,7 @@ fn what_is_unknown_survives_writing() {
 }
 
 #[test]
-fn texts_that_look_like_something_else_survive_writing() {
+fn ambiguous_strings_survive_writing() {
     for odd in [
         "true",
         "123",
@@ -119,7 +119,7 @@ fn texts_that_look_like_something_else_survive_writing() {
 }
 
 #[test]
-fn a_kubeconfig_of_our_own_is_written_for_its_owner_alone() {
+fn written_kubeconfig_is_readable_only_by_its_owner() {
     let folder = Folder::new("kubeconfig-write");
     let path = folder.path().join("deep/kubeconfig");
     let pem = b"-----BEGIN CERTIFICATE-----\n";
@@ -139,7 +139,7 @@ fn a_kubeconfig_of_our_own_is_written_for_its_owner_alone() {
 }
 
 #[test]
-fn of_two_files_the_first_has_the_name() {
+fn first_file_wins_for_duplicate_names() {
     let first = Kubeconfig::parse("users: [{name: a, user: {token: one}}]\ncurrent-context: ''").unwrap();
     let second = Kubeconfig::parse(
         "users: [{name: a, user: {token: two}}, {name: b, user: {token: three}}]\ncurrent-context: x",
@@ -172,7 +172,7 @@ fn paths_are_relative_to_the_file_of_their_entry() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named_with_its_place() {
+fn missing_file_is_named_with_its_reference() {
     let folder = Folder::new("kubeconfig-missing");
     let path = folder.write("config", &minimal("{server: https://h, certificate-authority: no.pem}", "{}"));
     let error = Config::from_file(&path).unwrap_err();
@@ -223,7 +223,7 @@ fn json_is_yaml() {
 }
 
 #[test]
-fn fields_that_are_asked_for_win() {
+fn explicit_fields_override_the_kubeconfig() {
     let kubeconfig = Kubeconfig::parse(WHOLE).unwrap();
     let selection = Selection {
         namespace: Some("asked".to_owned()),
@@ -252,7 +252,7 @@ fn fields_that_are_asked_for_win() {
 }
 
 #[test]
-fn a_selection_of_what_is_not_there_is_told_so() {
+fn selecting_a_missing_entry_is_an_error() {
     let kubeconfig = Kubeconfig::parse(WHOLE).unwrap();
     let gone = || Some("gone".to_owned());
     for (selection, expected) in [
@@ -275,7 +275,7 @@ fn a_selection_of_what_is_not_there_is_told_so() {
 }
 
 #[test]
-fn what_is_not_used_can_be_left_out() {
+fn unused_entries_can_be_removed() {
     let kubeconfig = Kubeconfig::parse(WHOLE).unwrap();
     let names = |kubeconfig: &Kubeconfig| {
         let users: Vec<_> = kubeconfig.users.iter().map(|user| user.name.clone()).collect();
@@ -289,7 +289,7 @@ fn what_is_not_used_can_be_left_out() {
 }
 
 #[test]
-fn files_can_be_taken_in() {
+fn referenced_files_can_be_inlined() {
     let folder = Folder::new("kubeconfig-flatten");
     folder.write("ca.pem", "CA");
     folder.write("cert.pem", "CERT");

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_burst_goes_at_once_and_the_rest_at_the_rate() {
+    async fn burst_is_immediate_and_the_rest_rate_limited() {
         let limit = RateLimit::default();
         let began = Instant::now();
         for number in 0..20_u32 {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_gives_up_waiting_gives_back_the_token() {
+    async fn cancelled_wait_returns_its_token() {
         let limit = RateLimit::per_second(1, 1);
         limit.acquire().await;
         for _ in 0..100 {

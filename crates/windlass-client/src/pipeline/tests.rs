@@ -17,7 +17,7 @@ use crate::{
     warnings::CollectWarnings,
 };
 
-/// A server's behaviour in one attempt. The last one applies to all later attempts.
+/// A server's behavior in one attempt. The last one applies to all later attempts.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Answer(u16),
@@ -81,7 +81,7 @@ async fn play(method: Method, acts: impl IntoIterator<Item = Act>) -> (Option<u1
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_is_sent_again_when_the_server_says_when() {
+async fn request_is_retried_after_the_servers_delay() {
     use Act::{Answer, Later};
     for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
         assert_eq!(play(method.clone(), [Later(429, "3"), Later(503, "2"), Answer(200)]).await, (Some(200), 3, 5));
@@ -95,7 +95,7 @@ async fn a_request_is_sent_again_when_the_server_says_when() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_sent_ten_times_more_at_most() {
+async fn request_is_retried_at_most_ten_times() {
     assert_eq!(play(Method::POST, [Act::Later(429, "1")]).await, (Some(429), 11, 10));
     let stage = Stage::new([Act::Later(429, "1")]);
     let error = stage.client().with_retries(0).get::<Pod>("p").await.unwrap_err();
@@ -104,7 +104,7 @@ async fn it_is_sent_ten_times_more_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_is_sent_again_when_its_connection_is_lost_and_a_write_is_not() {
+async fn lost_read_is_retried_and_lost_write_is_not() {
     use Act::{Answer, Lose};
     for kind in [
         io::ErrorKind::ConnectionReset,
@@ -123,7 +123,7 @@ async fn a_read_is_sent_again_when_its_connection_is_lost_and_a_write_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_is_not_sent_again_on_loss_and_a_watch_is() {
+async fn lost_stream_is_not_retried_and_lost_watch_is() {
     for (reading, attempts) in [(Reading::Stream, 1), (Reading::Watch, 2)] {
         let stage = Stage::new([Act::Lose(io::ErrorKind::ConnectionReset), Act::Answer(200)]);
         let outcome = stage.client().send(request(Method::GET), &Operation::request("/x"), reading).await;
@@ -153,7 +153,7 @@ async fn a_body_in_memory_is_sent_again_as_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_failure_tells_of_the_one_before() {
+async fn last_error_mentions_the_previous_one() {
     use Act::{Later, Lose};
     let stage = Stage::new([Later(503, "0"), Lose(io::ErrorKind::ConnectionRefused)]);
     let error = stage.client().get::<Pod>("p").await.unwrap_err();
@@ -189,7 +189,7 @@ async fn every_attempt_takes_a_token_but_the_first_of_a_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_over_the_network_is_limited_and_one_in_the_process_is_not() {
+async fn network_client_is_rate_limited_and_in_process_is_not() {
     let config = crate::Config::new("http://127.0.0.1:1".parse().unwrap());
     let networked = Client::new(config).unwrap();
     let began = Instant::now();
@@ -220,7 +220,7 @@ async fn a_client_over_the_network_is_limited_and_one_in_the_process_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_ends_at_its_timeout_whatever_it_waits_for() {
+async fn call_times_out_in_every_state() {
     let second = Duration::from_secs(1);
     let began = Instant::now();
     let silent = Stage::new([Act::Hang]).client().with_timeout(second);
@@ -259,7 +259,7 @@ async fn a_watch_outlives_the_timeout_of_its_beginning() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_the_turn_does_not_count_as_time_of_the_call() {
+async fn rate_limit_wait_does_not_count_against_the_timeout() {
     let client = Stage::new([Act::Answer(200)]).client();
     let client = client.with_rate_limit(RateLimit::new(Duration::from_mins(1), 1)).with_timeout(Duration::from_secs(1));
     for _ in 0..3 {
@@ -268,7 +268,7 @@ async fn waiting_for_the_turn_does_not_count_as_time_of_the_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_stand_back_from_an_overloaded_server() {
+async fn requests_back_off_from_an_overloaded_server() {
     let stage = Stage::new([Act::Answer(503), Act::Answer(503), Act::Answer(200)]);
     let backoff = Backoff::new(Duration::from_secs(10)).factor(2.0);
     let overload = OverloadBackoff::new(backoff, Duration::from_mins(5), &Entropy::seeded(1));
@@ -296,7 +296,7 @@ async fn an_answer_beyond_the_limit_is_not_held() {
 }
 
 #[tokio::test]
-async fn warnings_reach_the_handler_of_the_call_once_whatever_the_answer() {
+async fn warnings_reach_the_handler_once_for_any_response() {
     for code in [200, 404] {
         let fake = Fake::new(move |_| {
             let response = Response::builder().status(code).header("warning", r#"299 - "old""#);
@@ -346,7 +346,7 @@ impl ClientMetrics for Counted {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_happens_to_a_request_is_counted() {
+async fn request_outcomes_are_counted() {
     let stage = Stage::new([Act::Later(429, "2"), Act::Answer(200)]);
     let counted = Counted::default();
     let client = stage.client().with_metrics(counted.clone()).with_rate_limit(RateLimit::per_second(1, 1));
@@ -404,7 +404,7 @@ fn as_networked(fake: &Fake) -> Client {
 }
 
 #[tokio::test]
-async fn answers_come_compressed_and_are_read_as_if_they_had_not() {
+async fn compressed_responses_are_decoded() {
     let fake = compressing();
     let client = as_networked(&fake);
     assert_eq!(client.get::<Pod>("p").await.unwrap().metadata.name, Some("p".repeat(200)));
@@ -422,7 +422,7 @@ async fn answers_come_compressed_and_are_read_as_if_they_had_not() {
 }
 
 #[tokio::test]
-async fn the_limit_of_an_answer_is_of_what_it_becomes() {
+async fn response_limit_applies_after_decompression() {
     let client = as_networked(&compressing()).with_response_limit(100);
     let error = client.get::<Pod>("p").await.unwrap_err();
     assert!(error.chain().ends_with("larger than 100 bytes"), "{}", error.chain());
@@ -469,7 +469,7 @@ async fn closed_gate_admits_no_request_and_no_retry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_goes_on_while_its_gate_is_open_and_is_dropped_when_it_closes() {
+async fn attempt_runs_until_its_gate_closes() {
     let second = Duration::from_secs(1);
     let start = Instant::now();
     let gate = Until(Arc::new(Mutex::new(Some(start + second * 10))));

@@ -64,7 +64,7 @@ impl PortForwarder {
         &self.ports
     }
 
-    /// Waits until no port is listened on any more, which normally does not happen.
+    /// Waits until all listeners have ended. Normally, this never returns.
     pub async fn wait(mut self) {
         while self.listeners.join_next().await.is_some() {}
     }

@@ -55,7 +55,7 @@ async fn a_connection_carries_bytes_both_ways_until_the_pod_ends_it() {
 }
 
 #[tokio::test]
-async fn what_the_pod_complains_of_is_the_readers_error() {
+async fn pod_error_is_returned_to_the_reader() {
     let kubelet = Kubelet::start(V4, pod).await;
     let mut stream = kubelet.client().port_forward("p").connect(81).await.unwrap();
     let error = within(stream.read(&mut [0; 8])).await.unwrap_err();
@@ -98,7 +98,7 @@ async fn local_ports_lead_to_the_pod_each_connection_for_itself() {
 }
 
 #[tokio::test]
-async fn a_local_side_that_is_done_still_reads_what_the_pod_sends() {
+async fn closed_local_writer_still_reads_pod_data() {
     let kubelet = Kubelet::start(V4, |mut channels| async move {
         begin(&mut channels).await;
         let (_, question) = channels.next().await.unwrap();
@@ -125,7 +125,7 @@ async fn a_port_that_is_taken_is_named() {
 }
 
 #[tokio::test]
-async fn a_pod_that_is_silent_after_the_local_side_is_done_is_let_go() {
+async fn silent_pod_is_closed_after_the_local_end() {
     let kubelet = Kubelet::start(V4, |mut channels| async move {
         begin(&mut channels).await;
         while channels.next().await.is_some() {}

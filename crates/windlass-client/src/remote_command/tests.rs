@@ -29,7 +29,7 @@ async fn within<T>(what: impl Future<Output = T>) -> T {
 }
 
 #[tokio::test]
-async fn input_goes_in_output_comes_out_and_the_end_of_input_ends_the_command() {
+async fn streams_are_connected_and_stdin_end_ends_command() {
     let kubelet = Kubelet::start(V5, echo).await;
     let exec = kubelet.client().exec("p", ["sh", "-c", "a & b"]).within("n").container("c").stdin();
     let mut command = exec.await.unwrap();
@@ -50,7 +50,7 @@ async fn input_goes_in_output_comes_out_and_the_end_of_input_ends_the_command() 
 }
 
 #[tokio::test]
-async fn more_output_than_buffers_hold_arrives_whole_while_input_is_written() {
+async fn large_output_is_complete_while_input_is_written() {
     let kubelet = Kubelet::start(V5, echo).await;
     let mut command = kubelet.client().exec("p", ["cat"]).stdin().await.unwrap();
     let mut stdin = command.stdin().unwrap();
@@ -65,7 +65,7 @@ async fn more_output_than_buffers_hold_arrives_whole_while_input_is_written() {
 }
 
 #[tokio::test]
-async fn a_writer_waits_while_nobody_reads_the_output() {
+async fn writer_waits_while_output_is_not_read() {
     let kubelet = Kubelet::start(V5, echo).await;
     let mut command = kubelet.client().exec("p", ["cat"]).stdin().await.unwrap();
     let (mut stdin, mut stdout) = (command.stdin().unwrap(), command.stdout().unwrap());
@@ -84,7 +84,7 @@ async fn a_writer_waits_while_nobody_reads_the_output() {
 }
 
 #[tokio::test]
-async fn exit_codes_and_refusals_are_told_apart() {
+async fn exit_codes_differ_from_rejections() {
     let ended = |status: &'static str| async move {
         let kubelet = Kubelet::start(V5, move |channels| channels.exit(status)).await;
         within(kubelet.client().exec("p", ["x"]).within("n").await.unwrap().wait()).await
@@ -103,7 +103,7 @@ async fn exit_codes_and_refusals_are_told_apart() {
 }
 
 #[tokio::test]
-async fn older_servers_are_spoken_to_in_the_fourth_version_which_has_no_end_of_input() {
+async fn v4_protocol_is_used_for_older_servers() {
     let kubelet = Kubelet::start(V4, |mut channels| async move {
         // With version 4, no message on channel 255 may be sent to end the input.
         while let Some((channel, data)) = channels.next().await {
@@ -149,7 +149,7 @@ async fn a_connection_that_ends_early_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_server_without_these_protocols_refuses_and_so_does_one_that_does_not_switch() {
+async fn server_without_streaming_protocols_is_an_error() {
     let kubelet = Kubelet::start(&["v9.channel.k8s.io"], echo).await;
     let error = kubelet.client().exec("p", ["x"]).await.unwrap_err();
     assert!(error.is_forbidden(), "{error}");
@@ -160,7 +160,7 @@ async fn a_server_without_these_protocols_refuses_and_so_does_one_that_does_not_
 }
 
 #[tokio::test]
-async fn a_message_without_measure_is_refused() {
+async fn oversized_message_is_rejected() {
     let kubelet = Kubelet::start(V5, |mut channels| async move {
         channels.send(1, &vec![0; 5 << 20]).await;
         channels.exit(SUCCESS).await;
@@ -184,7 +184,7 @@ async fn dropping_the_command_ends_its_connection() {
 // The clock is paused and jumps to the next timer when all tasks are idle, so the tests below take no time.
 
 #[tokio::test]
-async fn a_connection_with_nothing_to_say_is_kept_alive_by_pings() {
+async fn idle_connection_is_kept_alive_by_pings() {
     let (seen, mut pings) = tokio::sync::watch::channel(0);
     let kubelet = Kubelet::start(V5, move |mut channels| {
         let seen = seen.clone();
@@ -203,7 +203,7 @@ async fn a_connection_with_nothing_to_say_is_kept_alive_by_pings() {
 }
 
 #[tokio::test]
-async fn a_connection_whose_other_side_has_fallen_silent_is_given_up() {
+async fn silent_connection_is_closed() {
     let kubelet = Kubelet::start(V5, |channels| async move {
         std::future::pending::<()>().await;
         drop(channels);

@@ -79,7 +79,7 @@ fn list_options_are_encoded_in_the_query() {
 }
 
 #[test]
-fn metadata_is_asked_for_by_the_accept_header() {
+fn metadata_is_requested_with_the_accept_header() {
     let list = pods().list(&ListOptions::default(), Content::Metadata).unwrap();
     assert_eq!(
         header(&list, "accept"),
@@ -93,7 +93,7 @@ fn metadata_is_asked_for_by_the_accept_header() {
 }
 
 #[test]
-fn a_watch_is_a_list_that_goes_on() {
+fn watch_request_is_a_list_with_watch_parameter() {
     let options = WatchOptions {
         resource_version: Some("5".to_owned()),
         bookmarks: Bookmarks::Allow,
@@ -193,7 +193,7 @@ fn delete_collection_selects_in_the_query() {
 }
 
 #[test]
-fn names_that_lead_elsewhere_are_refused() {
+fn names_with_path_segments_are_rejected() {
     for (name, rule) in [
         (".", "be that"),
         ("..", "be that"),
@@ -211,7 +211,7 @@ fn names_that_lead_elsewhere_are_refused() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn missing_parts_are_named_in_the_error() {
     let error = pods().within("n").named("").get(None, Content::Object).unwrap_err();
     assert_eq!(error.to_string(), "the name is empty");
     let error = pods().within("n").get(None, Content::Object).unwrap_err();
@@ -223,7 +223,7 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
-fn a_namespace_for_what_has_none_is_refused() {
+fn namespace_for_cluster_scoped_kind_is_rejected() {
     let error = nodes().within("a").named("n").get(None, Content::Object).unwrap_err();
     assert_eq!(error.to_string(), r#"nodes are not namespaced, and the namespace "a" is given"#);
 }

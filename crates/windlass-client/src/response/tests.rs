@@ -25,7 +25,7 @@ async fn failure(code: u16, method: Method, body: impl Into<Body>) -> Status {
 }
 
 #[tokio::test]
-async fn the_servers_own_words_are_kept() {
+async fn server_messages_are_kept() {
     let body = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"pods \"p\" not found","reason":"NotFound","details":{"name":"p","kind":"pods"},"code":404}"#;
     let status = failure(404, Method::GET, body).await;
     assert!(status.is_not_found());
@@ -39,7 +39,7 @@ async fn a_status_that_leaves_out_its_code_has_that_of_the_response() {
 }
 
 #[tokio::test]
-async fn a_failure_that_is_no_status_becomes_one() {
+async fn plain_error_response_becomes_a_status() {
     for (code, method, reason) in [
         (400, Method::GET, reason::BAD_REQUEST),
         (401, Method::GET, reason::UNAUTHORIZED),
@@ -75,7 +75,7 @@ async fn a_long_or_binary_failure_is_cut_short() {
 }
 
 #[tokio::test]
-async fn the_header_says_how_long_to_wait() {
+async fn retry_after_header_sets_the_delay() {
     let response =
         |body: &'static str| Response::builder().status(429).header("retry-after", "7").body(Body::from(body)).unwrap();
     for (body, seconds) in [

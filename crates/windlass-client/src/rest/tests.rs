@@ -43,7 +43,7 @@ async fn a_pod_is_read_part_by_part() {
 }
 
 #[tokio::test]
-async fn the_parts_stand_in_their_order_whatever_the_order_of_the_calls() {
+async fn path_parts_are_ordered_independently_of_calls() {
     for (seen, expected) in [
         (path(|core, _| core.get().resource("Pods")).await, "GET /api/v1/pods"),
         (
@@ -86,7 +86,7 @@ async fn the_parts_stand_in_their_order_whatever_the_order_of_the_calls() {
 }
 
 #[tokio::test]
-async fn the_first_mistake_is_told_when_it_is_sent() {
+async fn first_builder_error_is_returned_on_send() {
     for (error, expected) in [
         (path(|core, _| core.get().resource("pods").name("a/b")).await, r#"the name "a/b" may not contain a slash"#),
         (path(|core, _| core.get().resource("pods").name("..")).await, r#"the name ".." may not be that"#),
@@ -116,7 +116,7 @@ async fn the_first_mistake_is_told_when_it_is_sent() {
 }
 
 #[tokio::test]
-async fn bodies_say_what_they_are() {
+async fn bodies_have_a_content_type() {
     let fake = Fake::json(POD);
     let core = core(&fake);
     core.post().namespace("n").resource("pods").json(&json!({"a": 1})).send().await.unwrap();
@@ -156,7 +156,7 @@ async fn errors_name_the_verb_and_the_object() {
 }
 
 #[tokio::test]
-async fn a_status_that_tells_of_a_failure_is_one_whatever_its_code() {
+async fn failure_status_is_an_error_with_any_code() {
     let fake = Fake::json(r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}"#);
     let answer = core(&fake).get().abs_path("/x").send().await.unwrap();
     assert!(answer.into::<Value>().unwrap_err().is_not_found());
@@ -168,7 +168,7 @@ async fn a_status_that_tells_of_a_failure_is_one_whatever_its_code() {
 }
 
 #[tokio::test]
-async fn an_answer_tells_its_code_its_type_and_its_warnings() {
+async fn response_has_code_content_type_and_warnings() {
     let fake = Fake::new(|_| {
         let response = http::Response::builder().status(201).header("content-type", "application/json");
         response.header("warning", r#"299 - "old""#).body(POD.into()).unwrap()
@@ -182,7 +182,7 @@ async fn an_answer_tells_its_code_its_type_and_its_warnings() {
 }
 
 #[tokio::test]
-async fn a_stream_is_given_as_it_comes() {
+async fn stream_response_is_not_buffered() {
     let fake = Fake::new(|_| http::Response::new(chunks(vec!["one ", "two"], End::Broken)));
     let mut stream = core(&fake).get().resource("pods").name("p").sub_resource("log").stream().await.unwrap();
     for expected in ["one ", "two"] {
@@ -194,7 +194,7 @@ async fn a_stream_is_given_as_it_comes() {
 }
 
 #[tokio::test]
-async fn a_watch_is_asked_for_once_and_its_events_are_decoded() {
+async fn watch_is_requested_once_and_events_are_decoded() {
     let fake = Fake::json("{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"p\"}}}\n");
     let mut watch = core(&fake).get().resource("pods").watch::<Pod>().await.unwrap();
     assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Added(pod))) if pod.name() == "p"));
@@ -206,7 +206,7 @@ async fn a_watch_is_asked_for_once_and_its_events_are_decoded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_can_be_sent_otherwise_than_the_client_would() {
+async fn request_options_override_the_clients() {
     let fake =
         Fake::new(|_| http::Response::builder().status(429).header("retry-after", "1").body(Body::empty()).unwrap());
     let request = || core(&fake).get().abs_path("/x");

@@ -11,8 +11,8 @@ use crate::{CachedDiscovery, DiscoveredResource, Discovery};
 /// The age of a discovery result from which an unknown name causes a new discovery.
 const RELOAD_AFTER: Duration = Duration::from_secs(10);
 
-/// A [`RestMapper`] that is created from discovery on first use, and again when a name is not found. Custom resources
-/// that were installed meanwhile are thus found.
+/// A [`RestMapper`] that is created from discovery on first use, and again when a name is not found. So it also
+/// finds custom resources that were installed in the meantime.
 ///
 /// An unknown name causes a new discovery only if the cached one is from disk, is partial, or is older than ten
 /// seconds. Clones share the cache.

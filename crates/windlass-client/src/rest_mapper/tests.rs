@@ -43,7 +43,7 @@ fn gvr(group: &'static str, version: &'static str, name: &'static str) -> GroupV
 }
 
 #[test]
-fn partial_names_mean_the_most_preferred() {
+fn partial_name_maps_to_the_preferred_resource() {
     let mapper = mapper();
     for (partial, expected) in [
         (gvr("", "", "pods"), "/v1, Resource=pods"),
@@ -66,7 +66,7 @@ fn partial_names_mean_the_most_preferred() {
 }
 
 #[test]
-fn all_that_a_name_may_mean_comes_in_order() {
+fn all_matches_of_a_name_are_listed_in_order() {
     let mapper = mapper();
     let kinds = mapper.kinds_for(&gvr("", "", "deployments")).unwrap();
     assert_eq!(kinds.iter().map(|kind| &*kind.group).collect::<Vec<_>>(), ["apps", "apps.example.com"]);
@@ -76,7 +76,7 @@ fn all_that_a_name_may_mean_comes_in_order() {
 }
 
 #[test]
-fn names_that_mean_nothing_or_too_much_are_told() {
+fn unknown_and_ambiguous_names_are_errors() {
     let mapper = mapper();
     let said = |partial| mapper.resource_for(&partial).unwrap_err().to_string();
     assert_eq!(said(gvr("", "", "cats")), r#"no resource matches "cats""#);
@@ -90,7 +90,7 @@ fn names_that_mean_nothing_or_too_much_are_told() {
 }
 
 #[test]
-fn kinds_map_to_resources_in_the_versions_that_are_asked_for() {
+fn kinds_map_to_resources_in_requested_versions() {
     let mapper = mapper();
     let class = GroupKind::new("storage.k8s.io", "StorageClass");
     let version = |versions: &[&str]| mapper.mapping(&class, versions).map(|found| found.resource.version.to_string());
@@ -103,7 +103,7 @@ fn kinds_map_to_resources_in_the_versions_that_are_asked_for() {
 }
 
 #[test]
-fn what_people_write_is_understood() {
+fn resource_names_are_parsed_in_all_forms() {
     let mapper = mapper();
     for (text, expected) in [
         ("po", "/v1, Resource=pods"),
@@ -178,7 +178,7 @@ fn server(plurals: &Arc<Mutex<Vec<&'static str>>>) -> Fake {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_installed_later_is_found_and_unknown_names_do_not_flood_the_server() {
+async fn new_kinds_are_found_without_flooding_discovery() {
     let plurals = Arc::new(Mutex::new(vec!["foos"]));
     let fake = server(&plurals);
     let mapper = DeferredRestMapper::new(CachedDiscovery::in_memory(fake.client()));
@@ -223,7 +223,7 @@ async fn unknown_kind_is_rediscovered_once() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_asked_is_no_unknown_name() {
+async fn failed_discovery_is_not_an_unknown_name() {
     let mapper = DeferredRestMapper::new(CachedDiscovery::in_memory(Fake::failure(503, "").client()));
     assert!(matches!(mapper.resolve("foos").await, Err(MappingError::Discovery(_))));
 }

@@ -24,7 +24,7 @@ fn table() -> Table {
 }
 
 #[tokio::test]
-async fn a_table_is_asked_for_as_such() {
+async fn table_is_requested_with_the_accept_header() {
     let fake = Fake::json(PODS);
     let client = fake.client();
     let table = client.table(&pods()).await.unwrap();
@@ -87,7 +87,7 @@ fn text_is_laid_out_as_kubectl_does_it() {
 }
 
 #[test]
-fn a_terminal_takes_no_orders_from_a_cell() {
+fn control_characters_in_cells_are_escaped() {
     let mut table = table();
     table.rows.truncate(1);
     table.rows[0].cells[0] = "\u{1b}[31mred".into();
@@ -95,7 +95,7 @@ fn a_terminal_takes_no_orders_from_a_cell() {
 }
 
 #[tokio::test]
-async fn rows_of_a_watch_stand_below_each_other_and_below_one_header() {
+async fn watched_rows_are_aligned_below_one_header() {
     let event = |cells: &str, columns: &str| {
         let text = format!(
             r#"{{"type":"ADDED","object":{{"kind":"Table","columnDefinitions":{columns},"rows":[{{"cells":{cells},"object":{{"metadata":{{}}}}}}]}}}}"#

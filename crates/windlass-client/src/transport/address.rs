@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_follow_the_servers_own() {
+    fn request_paths_are_appended_to_the_server_path() {
         for (server, expected) in [
             ("https://h:1", "https://h:1/api/v1/pods?limit=1"),
             ("https://h/", "https://h/api/v1/pods?limit=1"),

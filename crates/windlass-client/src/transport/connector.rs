@@ -71,7 +71,7 @@ pub(crate) struct Socket {
 /// The layers of a connection.
 enum Layer {
     Tcp(TcpStream),
-    Dialled(Box<dyn Wire>),
+    Dialed(Box<dyn Wire>),
     /// Records are small, and many arrive at once. The buffer reads them with a single system call.
     Tls(Box<TlsStream<BufReader<Self>>>),
 }
@@ -165,7 +165,7 @@ impl Connector {
             None => Layer::Tcp(self.tcp.clone().oneshot(uri).await?.into_inner()),
             Some(dialer) => {
                 let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-                Layer::Dialled(dialer.dial(host.to_owned(), port(&uri)).await?)
+                Layer::Dialed(dialer.dial(host.to_owned(), port(&uri)).await?)
             }
         })
     }
@@ -293,7 +293,7 @@ impl Connection for Socket {
             (Layer::Tls(stream), Peer::Server) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
                 Connected::new().negotiated_h2()
             }
-            (Layer::Tls(_) | Layer::Tcp(_) | Layer::Dialled(_), Peer::Server) => Connected::new(),
+            (Layer::Tls(_) | Layer::Tcp(_) | Layer::Dialed(_), Peer::Server) => Connected::new(),
         }
     }
 }
@@ -338,7 +338,7 @@ impl AsyncRead for Layer {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Self::Dialled(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Dialed(stream) => Pin::new(stream).poll_read(cx, buffer),
             Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
         }
     }
@@ -348,7 +348,7 @@ impl AsyncWrite for Layer {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Self::Dialled(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Dialed(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
     }
@@ -360,7 +360,7 @@ impl AsyncWrite for Layer {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
-            Self::Dialled(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Self::Dialed(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
             Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
         }
     }
@@ -368,7 +368,7 @@ impl AsyncWrite for Layer {
     fn is_write_vectored(&self) -> bool {
         match self {
             Self::Tcp(stream) => stream.is_write_vectored(),
-            Self::Dialled(stream) => stream.is_write_vectored(),
+            Self::Dialed(stream) => stream.is_write_vectored(),
             // With vectored writes, HTTP/2 passes each frame separately, which costs a record and a system call each.
             // Without them, it first collects small frames.
             Self::Tls(_) => false,
@@ -378,7 +378,7 @@ impl AsyncWrite for Layer {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Dialled(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Dialed(stream) => Pin::new(stream).poll_flush(cx),
             Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
@@ -386,7 +386,7 @@ impl AsyncWrite for Layer {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Dialled(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Dialed(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_variable_for_the_scheme_holds_and_upper_case_comes_first() {
+    fn proxy_variable_of_the_scheme_is_used() {
         let both = [("HTTPS_PROXY", "http://s"), ("HTTP_PROXY", "http://p")];
         assert_eq!(route("https://a", &both), through("http://s"));
         assert_eq!(route("http://a", &both), through("http://p"));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_reached_straight() {
+    fn loopback_bypasses_the_proxy() {
         for server in ["https://localhost:6443", "https://127.0.0.2", "https://[::1]:6443"] {
             assert_eq!(route(server, &[("HTTPS_PROXY", "p")]), Route::Direct, "{server}");
         }

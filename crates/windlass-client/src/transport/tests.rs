@@ -267,7 +267,7 @@ async fn http2_is_spoken_where_the_server_speaks_it() {
 }
 
 #[tokio::test]
-async fn a_server_of_another_authority_is_not_trusted_unless_told_so() {
+async fn server_of_unknown_ca_is_rejected_unless_insecure() {
     let server = Server::start(Some(Pki::new().server("127.0.0.1", &[], Clients::Any))).await;
     let other = TlsOptions::trusting(Pki::new().pem());
     let error = ask(Config::new(server.url("https")).with_tls(other)).await.unwrap_err();
@@ -278,7 +278,7 @@ async fn a_server_of_another_authority_is_not_trusted_unless_told_so() {
 }
 
 #[tokio::test]
-async fn the_servers_name_can_be_told() {
+async fn tls_server_name_can_be_overridden() {
     let pki = Pki::new();
     let server = Server::start(Some(pki.server("kubernetes", &[], Clients::Any))).await;
     let config = Config::new(server.url("https")).with_tls(TlsOptions::trusting(pki.pem()));
@@ -297,7 +297,7 @@ async fn a_client_certificate_is_shown() {
 }
 
 #[tokio::test]
-async fn a_kubeconfig_of_our_own_leads_to_the_server() {
+async fn written_kubeconfig_connects_to_the_server() {
     let pki = Pki::new();
     let server = Server::start(Some(pki.server("127.0.0.1", &["h2"], Clients::Any))).await;
     let folder = Folder::new("transport-kubeconfig");
@@ -309,7 +309,7 @@ async fn a_kubeconfig_of_our_own_leads_to_the_server() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_used_is_refused_at_once() {
+async fn unusable_tls_material_is_rejected_at_once() {
     let url: http::Uri = "https://127.0.0.1:1".parse().unwrap();
     let refused = |config: Config| match Client::new(config).unwrap_err() {
         Error::Config(error) => error.to_string(),
@@ -331,7 +331,7 @@ async fn what_cannot_be_used_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_an_error_of_operation_and_address() {
+async fn unreachable_server_error_names_operation_and_address() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let error = ask(Config::new(format!("http://{free}").parse().unwrap())).await.unwrap_err();
     assert!(error.is_transport(), "{}", error.chain());
@@ -341,7 +341,7 @@ async fn a_server_that_is_not_there_is_an_error_of_operation_and_address() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_does_not_come_is_given_up() {
+async fn unanswered_tls_handshake_times_out() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut config = Config::new(format!("https://{}", silent.local_addr().unwrap()).parse().unwrap());
     config.connect_timeout = Duration::from_millis(20);
@@ -361,7 +361,7 @@ async fn plain_http_keeps_its_connection() {
 }
 
 #[tokio::test]
-async fn no_connection_outlives_its_client() {
+async fn connections_end_with_their_client() {
     let pki = Pki::new();
     for alpn in ["h2", "http/1.1"] {
         let mut server = Server::start(Some(pki.server("127.0.0.1", &[alpn], Clients::Any))).await;
@@ -380,7 +380,7 @@ async fn no_connection_outlives_its_client() {
 }
 
 #[tokio::test]
-async fn more_watches_than_a_connection_carries_take_another() {
+async fn watches_over_the_stream_limit_open_a_connection() {
     let pki = Pki::new();
     let server = Server::start(Some(pki.server("127.0.0.1", &["h2"], Clients::Any))).await;
     let config = Config::new(server.url("https")).with_tls(TlsOptions::trusting(pki.pem()));
@@ -416,7 +416,7 @@ async fn cancelled_requests_leave_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_connection_can_leave_http_where_others_speak_http2() {
+async fn upgrade_works_beside_http2_connections() {
     let pki = Pki::new();
     let server = Server::start(Some(pki.server("127.0.0.1", &["h2", "http/1.1"], Clients::Any))).await;
     let config = Config::new(server.url("https")).with_tls(TlsOptions::trusting(pki.pem()));

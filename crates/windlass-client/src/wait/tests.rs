@@ -32,7 +32,7 @@ const DELETED: &str = r#"{"type":"DELETED","object":{"metadata":{"name":"p","uid
 const EXPIRED: &str = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}"#;
 
 #[tokio::test(start_paused = true)]
-async fn what_holds_already_is_not_waited_for() {
+async fn wait_returns_at_once_if_the_condition_holds() {
     let fake = server(vec![PENDING], vec![]);
     let pod = fake.client().wait_for::<Pod>("p").within("a").until(field(&["status", "phase"], "Pending")).await;
     assert_eq!(pod.unwrap().unwrap().name(), "p");
@@ -43,7 +43,7 @@ async fn what_holds_already_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_is_seen_in_the_watch_that_goes_on_from_the_list() {
+async fn wait_sees_a_change_after_the_list() {
     let fake = server(vec![PENDING], vec![RUNNING]);
     let pod = fake.client().wait_for::<Pod>("p").until(field(&["status", "phase"], "Running")).await.unwrap().unwrap();
     assert_eq!(pod.resource_version(), Some("6"));
@@ -60,7 +60,7 @@ async fn a_version_that_is_too_old_is_listed_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn patience_has_an_end() {
+async fn wait_fails_after_its_timeout() {
     let fake = server(vec![PENDING], vec![]);
     let wait = fake.client().wait_for::<Pod>("p").timeout(Duration::from_secs(7));
     let error = wait.until(is_gone()).await.unwrap_err();
@@ -71,7 +71,7 @@ async fn patience_has_an_end() {
 }
 
 #[tokio::test]
-async fn one_thing_after_another_is_read_from_the_same_events() {
+async fn successive_waits_share_the_same_events() {
     let text = format!("{}\n{RUNNING}\n{DELETED}\n", r#"{"type":"ADDED","object":{"metadata":{"name":"p"}}}"#);
     let fake = Fake::new(move |_| Response::new(text.clone().into()));
     let mut events = fake.client().watch::<Pod>().await.unwrap();

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_decoded_and_what_only_looks_like_one_stays() {
+    fn encoded_words_are_decoded_and_others_kept() {
         for (text, expected) in [
             ("plain", Some("plain")),
             ("=?utf-8?q?Gr=C3=BC=C3=9Fe_an_alle?=", Some("Grüße an alle")),

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_time_is_found_however_many_were_missed() {
+    fn last_missed_time_is_found_for_any_count() {
         let hourly = Schedule::parse("0 * * * *", None).unwrap();
         let new = job(Value::Null, Value::Null);
         let due = |job: &CronJob, now: &str| {

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn taints_and_labels_say_where_pods_belong() {
+    fn taints_and_labels_decide_eligible_nodes() {
         let wanted = |spec: Value| Requirements::of(&set(spec));
         let plain = wanted(json!({"containers": []}));
         let taint = |key: &str, effect: &str| json!([{"key": key, "effect": effect}]);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_asks_for_its_node_and_tolerates_what_befalls_it() {
+    fn daemon_pod_selects_its_node_and_tolerates_taints() {
         let timed = json!({"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5});
         let set = set(json!({"containers": [], "hostNetwork": true, "tolerations": [timed]}));
         let pod = pod(&set, "abc", "n");

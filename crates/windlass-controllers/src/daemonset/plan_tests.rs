@@ -39,7 +39,7 @@ fn is_empty(plan: &Plan) -> bool {
 const ALL: [(&str, Eligibility); 3] = [("a", Eligibility::Run), ("b", Eligibility::Run), ("c", Eligibility::Run)];
 
 #[test]
-fn each_node_has_the_pod_that_it_should_have() {
+fn each_eligible_node_gets_one_pod() {
     let set = set(json!({"maxUnavailable": 1}));
     let eligibility_by_node = [
         ("a", Eligibility::Run),
@@ -58,7 +58,7 @@ fn each_node_has_the_pod_that_it_should_have() {
 }
 
 #[test]
-fn what_has_ended_is_told_apart() {
+fn ended_daemon_pod_is_listed_separately() {
     let set = set(json!({"maxUnavailable": 1}));
     let mut ended = pod("a", "a-1", "new", false);
     Arc::make_mut(&mut ended).status.get_or_insert_default().phase = Some("Failed".to_owned());
@@ -68,7 +68,7 @@ fn what_has_ended_is_told_apart() {
 }
 
 #[test]
-fn no_more_pods_than_allowed_are_missing() {
+fn rolling_update_respects_max_unavailable() {
     let set = set(json!({"maxUnavailable": 1}));
     let all = [pod("a", "a-1", "old", true), pod("b", "b-1", "old", true), pod("c", "c-1", "old", true)];
     assert_eq!(names(&observed(&set, &ALL, &all).roll()), (vec![], vec!["a-1"]));

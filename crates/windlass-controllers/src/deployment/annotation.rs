@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_deployments_own_is_not_copied() {
+    fn deployment_annotations_are_not_copied() {
         let from = BTreeMap::from([(LAST_APPLIED.to_owned(), "{}".to_owned()), ("note".to_owned(), "x".to_owned())]);
         let mut to = BTreeMap::new();
         assert!(copy(&from, &mut to) && !copy(&from, &mut to));

@@ -84,7 +84,7 @@ fn a_change_of_size_during_a_rollout_is_shared_in_proportion() {
 }
 
 #[test]
-fn scaling_down_in_proportion_never_goes_below_nothing() {
+fn proportional_scale_down_stops_at_zero() {
     let rollout = deployment(0, "25%", "25%");
     let middle = sets(Some(set("new", 5, 5, Some(13))), vec![set("old", 8, 8, Some(13))]);
     let mut scaled = proportional(&rollout, &middle);

@@ -40,7 +40,7 @@ fn condition<'s>(status: &'s DeploymentStatus, type_: &str) -> &'s DeploymentCon
 }
 
 #[test]
-fn a_rollout_goes_from_created_to_available() {
+fn rollout_progresses_from_created_to_available() {
     let mut d = deployment(8);
     let created = compute(&d, &sets(0), Some(&Progress::Created("d-x".to_owned())), at(0));
     assert_eq!(condition(&created, "Available").status, "False");
@@ -63,7 +63,7 @@ fn a_rollout_goes_from_created_to_available() {
 }
 
 #[test]
-fn a_rollout_that_stands_still_exceeds_its_deadline() {
+fn stalled_rollout_exceeds_its_deadline() {
     let mut d = deployment(8);
     d.status = Some(compute(&d, &sets(0), Some(&Progress::Created("d-x".to_owned())), at(0)));
     d.status = Some(compute(&d, &sets(3), None, at(10)));

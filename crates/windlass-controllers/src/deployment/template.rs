@@ -54,9 +54,9 @@ mod tests {
 
     #[test]
     fn the_hash_label_is_no_part_of_a_template() {
-        let (plain, labelled) = (template(&[("a", "b")]), template(&[("a", "b"), (HASH_LABEL, "x")]));
-        assert!(equal_but_for_hash(&plain, &labelled));
-        assert_eq!(hash(&plain, 0), hash(&labelled, 0));
+        let (plain, labeled) = (template(&[("a", "b")]), template(&[("a", "b"), (HASH_LABEL, "x")]));
+        assert!(equal_but_for_hash(&plain, &labeled));
+        assert_eq!(hash(&plain, 0), hash(&labeled, 0));
         assert!(!equal_but_for_hash(&plain, &template(&[("a", "c")])));
     }
 

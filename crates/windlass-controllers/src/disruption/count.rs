@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_more_than_has_to_stay_may_go() {
+    fn pods_above_the_minimum_may_be_disrupted() {
         let now = Timestamp::UNIX_EPOCH;
         let mut budget = PodDisruptionBudget::default();
         let counts = |healthy, expected| Counts { healthy, desired: 2, expected, disrupted: BTreeMap::new() };

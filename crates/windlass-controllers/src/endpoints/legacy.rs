@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_is_left_out_and_said() {
+    fn excess_addresses_are_dropped_and_annotated() {
         let many = (0..=CAPACITY).map(|number| backend(&format!("{number:04}"), number > 0, 80)).collect();
         let mut service = Service { spec: Some(ServiceSpec::default()), ..Service::default() };
         service.metadata.name = Some("web".to_owned());

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_fill_slices_and_a_change_of_one_changes_one_slice() {
+    fn pods_fill_slices_and_one_change_updates_one_slice() {
         let created = planned(&backends(250), Vec::new());
         let sizes: Vec<_> = created.create.iter().map(|slice| endpoints_of(slice).len()).collect();
         assert_eq!((sizes, created.update, created.delete), (vec![100, 100, 50], vec![], vec![]));
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_nothing_is_behind_keeps_one_empty_slice() {
+    fn service_without_pods_keeps_one_empty_slice() {
         let empty = planned(&[], Vec::new()).create;
         assert_eq!(empty.len(), 1);
         assert!(endpoints_of(&empty[0]).is_empty() && empty[0].ports.as_ref().is_some_and(Vec::is_empty));
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_says_whose_it_is() {
+    fn slice_names_its_service() {
         let mut service = service();
         service.labels_mut().insert("tier".to_owned(), "front".to_owned());
         service.labels_mut().insert(MANAGED_BY.to_owned(), "me".to_owned());

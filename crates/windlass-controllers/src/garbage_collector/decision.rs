@@ -111,13 +111,13 @@ mod tests {
     }
 
     #[test]
-    fn an_object_without_owners_or_with_solid_ones_stays() {
+    fn object_without_owners_or_with_solid_ones_is_kept() {
         assert_eq!(decide(&some(0), &[], &[]), Verdict::Keep);
         assert_eq!(decide(&some(3), &[], &[(owner("a", true), Standing::Solid)]), Verdict::Keep);
     }
 
     #[test]
-    fn one_solid_owner_is_enough_and_the_others_are_taken_away() {
+    fn solid_owner_keeps_object_and_others_are_removed() {
         let owners = [
             (owner("gone", true), Standing::Dangling),
             (owner("here", false), Standing::Solid),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_whose_owners_are_gone_goes_as_its_finalizers_say() {
+    fn object_without_owners_is_deleted_by_its_finalizers() {
         let owners = [(owner("gone", true), Standing::Dangling)];
         for (finalizer, propagation) in [
             (ORPHAN, Propagation::Orphan),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_possible_circle_an_object_stops_blocking() {
+    fn possible_owner_cycle_does_not_block_deletion() {
         let dependents = Dependents { count: 1, may_be_circular: true, ..Dependents::default() };
         let verdict = decide(&dependents, &[], &[(owner("going", true), Standing::Waiting)]);
         let unblock = Some(vec![owner("going", false)]);

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_joined_counted_and_asked() {
+    fn index_sets_support_union_count_and_contains() {
         let set = Indexes::parse("0,1,5-7", 10).union(&[2, 8, 8, 5].into_iter().collect());
         assert_eq!((set.to_string().as_str(), set.total()), ("0-2,5-8", 7));
         let inside: Vec<_> = (0..10).filter(|index| set.contains(*index)).collect();

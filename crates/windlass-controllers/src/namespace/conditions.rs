@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_remains_is_counted_by_resource_and_by_finalizer() {
+    fn remaining_objects_are_counted_by_kind_and_finalizer() {
         let mut progress = Progress::default();
         let (held, free) = (["example.com/x".to_owned()], []);
         progress.count(&GroupResource::new("", "pods"), [&free[..]]);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_of_what_is_left_while_pods_go() {
+    fn remaining_objects_are_not_reported_while_pods_end() {
         let mut progress = Progress { awaits_pods: true, ..Progress::default() };
         progress.count(&GroupResource::new("", "pods"), [&["example.com/x".to_owned()][..]]);
         assert!(!progress.is_complete());
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_of_others_stay() {
+    fn foreign_conditions_are_kept() {
         let theirs = NamespaceCondition { type_: "Other".to_owned(), ..NamespaceCondition::default() };
         let conditions = Progress::default().conditions(std::slice::from_ref(&theirs), at(1));
         assert_eq!((conditions.len(), &conditions[0]), (6, &theirs));

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_have_names_and_ranges_of_their_own() {
+    fn nodes_have_unique_names_and_pod_ranges() {
         let hosts: Vec<_> = Host::first(u16::MAX).collect();
         assert_eq!(hosts.len(), usize::from(MOST_NODES));
         let ips: HashSet<_> = hosts.iter().map(|host| host.ip()).collect();

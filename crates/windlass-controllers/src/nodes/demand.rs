@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_add_up_and_initialisation_counts_at_its_worst() {
+    fn containers_add_up_and_initialization_counts_at_its_worst() {
         let containers = vec![container("100m", None), container("200m", None)];
         let spec = PodSpec { containers, ..PodSpec::default() };
         assert_eq!(cpu(spec.clone()), amount("300m"));

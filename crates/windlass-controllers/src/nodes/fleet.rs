@@ -55,7 +55,7 @@ pub(crate) fn is_simulated(node: &Meta) -> bool {
     node.label(SIMULATED) == Some("true")
 }
 
-fn is_labelled(node: &Node) -> bool {
+fn is_labeled(node: &Node) -> bool {
     node.labels().get(SIMULATED).is_some_and(|value| value == "true")
 }
 
@@ -141,7 +141,7 @@ async fn create(client: &Client, host: Host, clock: &Clock, entropy: &Entropy) -
         Ok(_) => Ok(()),
         Err(error) if error.is_already_exists() => {
             let found = client.get_opt::<Node>(host.name()).await?;
-            if found.is_some_and(|node| !is_labelled(&node)) {
+            if found.is_some_and(|node| !is_labeled(&node)) {
                 tracing::warn!(
                     node = host.name(),
                     "a node of this name exists that is not simulated; it is not changed"
@@ -158,7 +158,7 @@ async fn renew(client: &Client, nodes: &Lister<Node>, host: Host, now: Timestamp
     let uid = match nodes.get(&ObjectRef::new(name.as_str())) {
         Some(node) => is_simulated(node.meta()).then(|| node.meta().uid().to_string()),
         // The cache does not show the node yet.
-        None => client.get_opt::<Node>(name.as_str()).await?.filter(is_labelled).and_then(|node| node.metadata.uid),
+        None => client.get_opt::<Node>(name.as_str()).await?.filter(is_labeled).and_then(|node| node.metadata.uid),
     };
     let Some(uid) = uid else { return Ok(()) };
     let patch = Patch::Merge(json!({"spec": {"renewTime": format_micro_time(now)}}));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_taint_of_new_nodes_is_taken_off_and_others_stay() {
+    fn new_node_taint_is_removed_and_others_are_kept() {
         let taint = |key: &str| Taint { key: key.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
         let mut node = first();
         node.spec.get_or_insert_default().taints = Some(vec![taint(NOT_READY), taint("example.com/gpu")]);

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn without_nodes_there_is_nothing_to_count() {
+    fn ledger_without_nodes_is_empty() {
         let (_, pod) = pod("a", "1", "");
         assert_eq!(chosen(&Ledger::default(), &pod, &[]), "no nodes available to schedule pods");
     }
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_was_bound_by_somebody_else_takes_its_place() {
+    fn foreign_bound_pod_uses_node_capacity() {
         let mut ledger = Ledger::default();
         let (key, bound) = pod("a", "1", "node-0");
         ledger.wait(&key);

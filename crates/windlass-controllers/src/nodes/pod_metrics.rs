@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_uses_what_it_says() {
+    fn pod_usage_comes_from_its_annotation() {
         let containers = published(json!({USAGE: "cpu=250m, memory=64Mi,side/cpu=10m"}), 3);
         assert_eq!(
             containers,
@@ -267,19 +267,19 @@ mod tests {
     }
 
     #[test]
-    fn work_is_shared_and_comes_on_top() {
+    fn shared_load_is_divided_and_added_to_usage() {
         let containers = published(json!({USAGE: "cpu=50m", LOAD: "cpu=1,memory=3Gi"}), 4);
         assert_eq!(containers[0]["usage"], json!({"cpu": "300m", "memory": "768Mi"}));
     }
 
     #[test]
-    fn what_makes_no_sense_is_nothing() {
+    fn invalid_usage_is_ignored() {
         let containers = published(json!({USAGE: "cpu,memory=much,=,other/cpu=1,disk=5"}), 1);
         assert_eq!(containers[0]["usage"], json!({"cpu": "0", "memory": "0", "disk": "5"}));
     }
 
     #[test]
-    fn only_pods_that_say_something_are_known() {
+    fn only_annotated_pods_have_metrics() {
         let (pod_metrics, key) = (PodMetrics::default(), ObjectKey::new("p"));
         pod_metrics.record(&key, &pod(json!({})));
         assert!(pod_metrics.0.lock().is_empty());

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_stage_lasts_from_the_first_question() {
+    async fn stage_starts_at_its_first_query() {
         let (mut pod_states, entropy) = (PodStates::default(), Entropy::seeded(1));
         let pace = Pace::new(Duration::from_secs(2), Duration::from_secs(3)).jitter(0.0);
         let (key, host) = (ObjectKey::new("a").within("n"), Host::first(1).next().unwrap());
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_gone_gives_its_address_back() {
+    fn removed_pod_frees_its_address() {
         let mut pod_states = PodStates::default();
         let (key, host) = (ObjectKey::new("a"), Host::first(1).next().unwrap());
         pod_states.settle(&key, "1", host);

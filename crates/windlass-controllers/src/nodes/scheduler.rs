@@ -168,7 +168,7 @@ async fn reconcile(key: ObjectRef<Pod>, cx: Context, scheduler: Arc<Scheduler>) 
     }
     let woken = scheduler.state.lock().woken();
     let outcome = scheduler.schedule_all(&cx, &store, woken).await;
-    // The retry starts here.
+    // After an error, the retried reconcile takes the waiting pods again.
     scheduler.state.lock().wake |= outcome.is_err();
     outcome.map(|()| Action::await_change())
 }
@@ -200,7 +200,7 @@ impl Scheduler {
         };
         let chosen = {
             let mut state = self.state.lock();
-            // A different worker has scheduled it in the meantime.
+            // Another worker has scheduled the pod in the meantime.
             if state.ledger.is_placed(key, pod) {
                 return Ok(());
             }
@@ -242,8 +242,8 @@ impl Scheduler {
         let message = why.to_string();
         let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
         let known = conditions.iter().find(|condition| condition.type_ == "PodScheduled");
-        let is_told = |known: &PodCondition| known.status == "False" && known.message.as_deref() == Some(&message);
-        if known.is_some_and(is_told) {
+        let is_reported = |known: &PodCondition| known.status == "False" && known.message.as_deref() == Some(&message);
+        if known.is_some_and(is_reported) {
             return Ok(());
         }
         self.recorder.record(pod, Note::warning("FailedScheduling", message.as_str()));

@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_volume_is_as_its_claim_and_class_say() {
+    fn provisioned_volume_follows_claim_and_class() {
         let claim: PersistentVolumeClaim = serde_json::from_value(json!({
             "metadata": {"name": "data", "namespace": "n", "uid": "u-1"},
             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "5Gi"}}, "volumeMode": "Block"},

@@ -29,12 +29,12 @@ pub(super) fn compute<K: Replicated>(
     let non_zero = |count: Option<i32>| count.filter(|count| *count != 0);
     let wanted =
         set.template().and_then(|template| template.metadata.as_ref()).and_then(|metadata| metadata.labels.as_ref());
-    let fully_labelled =
+    let fully_labeled =
         |pod: &Pod| wanted.into_iter().flatten().all(|(key, value)| pod.labels().get(key) == Some(value));
     let terminating = ending.iter().filter(|pod| pod.is_deleting() && !pods::is_finished(pod)).count();
     ReplicaSetStatus {
         replicas: count(&|_| true).unwrap_or(i32::MAX),
-        fully_labeled_replicas: non_zero(count(&fully_labelled)),
+        fully_labeled_replicas: non_zero(count(&fully_labeled)),
         ready_replicas: non_zero(count(&pods::is_ready)),
         available_replicas: non_zero(count(&|pod| pods::is_available(pod, min_ready, now))),
         terminating_replicas: i32::try_from(terminating).ok(),
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ready_pods_and_failures_are_told() {
+    fn status_counts_ready_pods_and_failures() {
         let ready = PodCondition { type_: "Ready".to_owned(), status: "True".to_owned(), ..PodCondition::default() };
         let status = PodStatus { conditions: Some(vec![ready]), ..PodStatus::default() };
         let pods = [Pod { status: Some(status), ..Pod::default() }, Pod::default()].map(Arc::new);

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_named_and_labelled_after_their_set() {
+    fn claims_are_named_and_labeled_after_their_set() {
         let claims = of(&set("Retain", "Retain"), 4);
         assert_eq!(claims[0].name(), "data-web-4");
         assert_eq!(claims[0].labels().keys().collect::<Vec<_>>(), ["app", "of"]);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_of_a_claim_is_whom_it_goes_with() {
+    fn claim_owner_follows_the_retention_policy() {
         let (free, of_set) = (owned(&[]), owned(&[("StatefulSet", "web", "set")]));
         let one = |uid: &str| Some(vec![uid.to_owned()]);
         assert_eq!(wanted(&set("Retain", "Retain"), &free, 0), None);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_of_somebody_else_is_left_alone() {
+    fn foreign_claim_is_left_unchanged() {
         let other = owned(&[("StatefulSet", "web", "before")]);
         assert_eq!(wanted(&set("Delete", "Delete"), &other, 0), None);
         let foreign = owned(&[("Backup", "nightly", "b"), ("StatefulSet", "web", "set")]);

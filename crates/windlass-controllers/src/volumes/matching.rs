@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_that_does_not_fit_says_why() {
+    fn volume_mismatch_has_a_reason() {
         let why = |spec: Value, wanted: Value| mismatch(&volume("v", "2Gi", spec), &claim(wanted)).unwrap_or_default();
         assert_eq!(why(json!({}), json!({})), "");
         assert_eq!(why(json!({"capacity": {"storage": "1Gi"}}), json!({})), "requested PV is too small");

@@ -70,7 +70,7 @@ fn disruption_budgets() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_was_to_be_disrupted_and_was_not_says_so_no_longer() {
+async fn stale_disruption_condition_is_removed() {
     let env = Environment::start().await;
     let mut manager = env.manager();
     Controllers::of([BuiltIn::Disruption]).add_to(&mut manager);

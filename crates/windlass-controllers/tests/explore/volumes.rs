@@ -97,7 +97,7 @@ fn claims_are_bound_and_volumes_released() {
 }
 
 #[test]
-fn claims_of_a_class_ask_its_provisioner() {
+fn claims_of_a_class_request_its_provisioner() {
     let scenario = of(BuiltIn::PersistentVolume)
         .step("a claim, and its class", |client| async move {
             let mut classed = claim("data");
@@ -218,7 +218,7 @@ fn runs(pod: &Pod) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_with_an_unbound_claim_is_told_what_it_waits_for() {
+async fn pod_with_unbound_claim_reports_the_claim() {
     let env = environment([BuiltIn::PersistentVolume, BuiltIn::Nodes]).await;
     let client = env.client();
     env.eventually::<Node>("node-0", |_| true).await;

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_are_told_by_their_place() {
+    fn differences_are_reported_with_their_path() {
         let mut told = Vec::new();
         differ(String::new(), &json!({"a": [1, {"b": 2}], "c": 3}), &json!({"a": [1, {"b": "x"}]}), &mut told);
         assert_eq!(told, ["/a/1/b is \"x\", not 2", "/c is missing, not 3"]);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_and_went_is_found_by_counting() {
+    fn created_and_deleted_objects_are_counted() {
         let run = |created: usize| Run {
             counts: [(("pods".to_owned(), How::Created), created)].into(),
             is_complete: true,

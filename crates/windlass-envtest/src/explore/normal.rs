@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_from_run_to_run_is_no_difference() {
+    fn run_specific_values_are_ignored() {
         let state = |suffix: &str, uid: &str, time: &str| {
             let name = format!("web-{suffix}");
             let pod = json!({

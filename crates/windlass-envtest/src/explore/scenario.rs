@@ -24,8 +24,8 @@ pub struct Scenario {
     pub(crate) name: String,
     pub(crate) prepare: Vec<Act>,
     pub(crate) builder: Option<Box<dyn Fn(ManagerBuilder) -> ManagerBuilder + Send + Sync>>,
-    pub(crate) controllers: Vec<Box<Furnish>>,
-    pub(crate) other_controllers: Vec<Box<Furnish>>,
+    pub(crate) controllers: Vec<Box<AddControllers>>,
+    pub(crate) other_controllers: Vec<Box<AddControllers>>,
     pub(crate) steps: Vec<(String, Act)>,
     always: Vec<(String, Box<dyn Fn(&State) -> bool + Send + Sync>)>,
     settled: Vec<(String, Box<dyn Fn(&State) -> bool + Send + Sync>)>,
@@ -43,7 +43,7 @@ pub struct Scenario {
 }
 
 pub(crate) type Act = Box<dyn Fn(Client) -> BoxFuture<'static, StepResult> + Send + Sync>;
-pub(crate) type Furnish = dyn Fn(&mut Manager) + Send + Sync;
+pub(crate) type AddControllers = dyn Fn(&mut Manager) + Send + Sync;
 
 /// A creation or removal of objects of a kind, for [`Scenario::order`].
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_new_in_a_list_is_read() {
+    fn only_new_list_items_are_decoded() {
         let mut reader = Reader::default();
         let (before, _) = reader.read(&list(5, &[("a", 1), ("b", 2), ("c", 3), ("e", 5)])).unwrap();
         assert_eq!(before["default/a"]["kind"], "Pod");

@@ -154,31 +154,31 @@ fn scenario(bug: Bug) -> Scenario {
 }
 
 #[test]
-fn what_is_looked_up_each_time_survives() {
+fn reading_state_in_each_reconcile_survives() {
     explore(scenario(Bug::None)).assert();
 }
 
 #[test]
-fn what_exists_may_be_the_half_of_it() {
+fn incomplete_children_are_found() {
     is_found(scenario(Bug::ExistsIsDone), "crash");
     is_found(scenario(Bug::OwnerLater), "crash");
 }
 
 #[test]
-fn what_is_said_before_it_is_done_may_never_be() {
+fn status_written_before_the_work_is_found() {
     is_found(scenario(Bug::MarkedFirst), "crash");
     is_found(scenario(Bug::RememberedFirst), "refuse");
 }
 
 #[test]
-fn errors_that_nobody_hears_of_are_found() {
+fn swallowed_errors_are_found() {
     is_found(scenario(Bug::ErrorsDropped), "refuse");
     is_found(scenario(Bug::ConflictsDropped), "conflict");
     is_found(scenario(Bug::Elsewhere), "refuse");
 }
 
 #[test]
-fn updates_without_a_version_undo_what_others_write() {
+fn updates_without_a_version_undo_other_writes() {
     let report = found(scenario(Bug::Blind), "conflict");
     assert!(report.to_string().contains("has overwritten another client's preceding write"), "{report}");
 }

@@ -118,19 +118,19 @@ fn scenario(bug: Bug) -> Scenario {
 }
 
 #[test]
-fn what_has_a_finalizer_is_cleaned_up() {
+fn finalizer_cleans_up_under_faults() {
     let alone = |state: &State| state.all::<Secret>().is_empty() || state.get::<ConfigMap>("web").is_some();
     explore(scenario(Bug::None).always("there are no secrets without the app", alone)).assert();
 }
 
 #[test]
-fn what_is_cleaned_up_in_the_wrong_order_is_found() {
+fn wrong_finalizer_order_is_found() {
     is_found(scenario(Bug::NothingToDo), "crash");
     is_found(scenario(Bug::FinalizerFirst), "crash");
 }
 
 #[test]
-fn what_is_cleaned_up_by_what_was_seen_is_found() {
+fn cleanup_based_on_memory_is_found() {
     is_found(scenario(Bug::KnownOnly), "lag");
     is_found(scenario(Bug::DeletionSeen), "crash");
     is_found(scenario(Bug::BelievedThere), "rewind");

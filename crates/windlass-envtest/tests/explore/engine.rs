@@ -43,7 +43,7 @@ fn scenario(name: &str) -> Scenario {
 
 fn right() -> Scenario {
     scenario("right")
-        .step("the secret is lost", |client| async move {
+        .step("delete the Secret", |client| async move {
             client.delete::<Secret>("web").await?;
             Ok(())
         })
@@ -66,7 +66,7 @@ fn wrong() -> Scenario {
 }
 
 #[test]
-fn what_is_right_survives_two_faults_at_a_time() {
+fn correct_controller_survives_two_faults() {
     let report = explore(right().pairs(30));
     report.assert();
     assert!(report.runs > 60, "{report}");
@@ -74,7 +74,7 @@ fn what_is_right_survives_two_faults_at_a_time() {
 }
 
 #[test]
-fn every_fault_comes_to_pass() {
+fn every_fault_kind_is_injected() {
     let plans = [
         ("crash@1", "the program crashes after it"),
         ("lose@1", "the response is lost"),
@@ -106,7 +106,7 @@ fn wrong_when_disturbed() -> Scenario {
 }
 
 #[test]
-fn a_failure_is_told_replayed_and_shown() {
+fn failure_is_reported_replayed_and_written_to_a_page() {
     let report = explore(wrong().pairs(20));
     let first = &report.failures[0];
     assert_eq!(first.plan.to_string(), "crash@1", "{report}");
@@ -129,7 +129,7 @@ fn a_failure_is_told_replayed_and_shown() {
 }
 
 #[test]
-fn what_goes_wrong_by_itself_is_not_explored() {
+fn failing_first_run_is_not_explored() {
     let restless = scenario("restless").controller(|manager| {
         manager.add(Controller::<ConfigMap>::watching(Watch::within("default")).reconcile(
             |app: Arc<ConfigMap>, cx: Context| async move {
@@ -144,7 +144,7 @@ fn what_goes_wrong_by_itself_is_not_explored() {
 }
 
 #[test]
-fn renewals_of_a_lease_are_not_taken_for_a_loop() {
+fn lease_renewals_are_not_reported_as_a_loop() {
     // The lease is renewed every few seconds. In total, that is more than the maximum number of requests of a program
     // that does not settle.
     let patient = right().patience(Duration::from_hours(3)).step("time passes", |_| async {
@@ -173,7 +173,7 @@ spec:
 ";
 
 #[test]
-fn definitions_in_a_folder_are_established_before_the_program_starts() {
+fn crds_in_a_folder_are_established_before_start() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("widgets.yaml"), WIDGETS).unwrap();
     let refused = Arc::new(AtomicUsize::new(0));
@@ -201,7 +201,7 @@ fn definitions_in_a_folder_are_established_before_the_program_starts() {
 }
 
 #[test]
-fn definitions_that_cannot_be_read_are_a_finding_of_the_first_run() {
+fn unreadable_crds_fail_the_first_run() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("widgets.yaml"), "kind: [").unwrap();
     let report = explore(right().crds(folder.path()));

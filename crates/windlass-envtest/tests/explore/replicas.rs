@@ -154,12 +154,12 @@ fn scenario(bug: Bug) -> Scenario {
 }
 
 #[test]
-fn what_has_names_of_its_own_and_preconditions_survives() {
+fn deterministic_names_with_preconditions_survive() {
     explore(scenario(Bug::None)).assert();
 }
 
 #[test]
-fn names_that_the_server_makes_are_made_twice() {
+fn generated_names_create_a_second_object() {
     is_found(scenario(Bug::CacheIsCounted), "freeze");
     is_found(scenario(Bug::NameLater), "crash");
 }
@@ -174,7 +174,7 @@ fn counting_by_own_writes_survives_a_lagging_cache() {
 }
 
 #[test]
-fn a_leader_that_goes_on_is_found() {
+fn leader_that_continues_after_loss_is_found() {
     is_found(scenario(Bug::GoesOn), "depose");
 }
 
@@ -184,6 +184,6 @@ fn deletions_without_a_precondition_hit_the_successor() {
 }
 
 #[test]
-fn what_is_remembered_between_two_writes_is_lost() {
+fn memory_between_two_writes_is_lost() {
     is_found(scenario(Bug::RestByHeart), "crash");
 }

@@ -143,23 +143,23 @@ fn scenario(bug: Bug) -> Scenario {
 }
 
 #[test]
-fn what_counts_what_is_there_survives() {
+fn counting_the_current_state_survives() {
     explore(scenario(Bug::None)).assert();
 }
 
 #[test]
-fn what_is_not_the_same_when_it_is_done_twice_is_found() {
+fn non_idempotent_reconcile_is_found() {
     is_found(scenario(Bug::CountedThenMarked), "crash");
     is_found(scenario(Bug::MarkedThenCounted), "crash");
 }
 
 #[test]
-fn what_counts_events_and_not_states_is_found() {
+fn counting_events_instead_of_states_is_found() {
     is_found(scenario(Bug::LooksCounted), "refuse");
 }
 
 #[test]
-fn what_only_memory_knows_is_lost() {
+fn state_kept_only_in_memory_is_lost() {
     is_found(scenario(Bug::BegunIsRemembered), "crash");
     is_found(scenario(Bug::DeparturesCounted), "refuse");
 }

@@ -108,16 +108,16 @@ fn scenario(bug: Bug) -> Scenario {
 }
 
 #[test]
-fn what_asks_the_server_before_it_deletes_survives() {
+fn reading_the_server_before_delete_survives() {
     explore(scenario(Bug::None)).assert();
 }
 
 #[test]
-fn deletions_by_what_a_cache_does_not_know_are_found() {
+fn deletions_based_on_a_cache_miss_are_found() {
     is_found(scenario(Bug::UnknownIsGone), "freeze");
 }
 
 #[test]
-fn what_needs_to_see_a_state_that_passes_is_found() {
+fn dependence_on_a_transient_state_is_found() {
     is_found(scenario(Bug::GoingIsSeen), "skip");
 }

@@ -113,7 +113,7 @@ fn refused(object: &Value, old: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_policy_denies_what_the_rule_in_the_schema_refuses() {
+fn policy_denies_objects_that_the_schema_rejects() {
     let gate = |spec: &Value| json!({"metadata": {"name": "a"}, "spec": spec});
     let null = Value::Null;
     for (spec, old, count, message) in [
@@ -177,7 +177,7 @@ fn a_policy_denies_what_the_rule_in_the_schema_refuses() {
 }
 
 #[test]
-fn what_a_policy_cannot_say_alike_is_left_out_and_told() {
+fn rules_a_policy_cannot_express_are_reported() {
     let file = manifests().files(Part::Policies).unwrap().remove(0);
     let told = file.text.lines().filter_map(|line| line.strip_prefix("# Omitted: ")).collect::<Vec<_>>();
     for (told, expected) in told.iter().zip([
@@ -202,7 +202,7 @@ fn what_a_policy_cannot_say_alike_is_left_out_and_told() {
 }
 
 #[test]
-fn rules_of_one_s_own_are_checked_and_enforced_as_one_says() {
+fn custom_rules_are_checked_and_enforced() {
     let policy = Policy::of::<Gate>().rule("object.spec.low != 7", "not seven").enforcement(Enforcement::Audit);
     let policies = manifests().policy(policy.clone()).policies().unwrap();
     let [(made, binding)] = policies.as_slice() else { panic!("{policies:?}") };

@@ -26,7 +26,7 @@ async fn a_delayed_item_becomes_ready_at_its_moment_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_delay_means_now() {
+async fn zero_delay_is_immediate() {
     let queue = WorkQueue::new();
     queue.add_after("a", Duration::ZERO);
     assert_eq!(queue.len(), 1);
@@ -84,7 +84,7 @@ async fn added_item_keeps_its_pending_delay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_moment_that_comes_during_processing_is_one_more_run() {
+async fn delay_ending_during_processing_adds_one_run() {
     let queue = WorkQueue::new();
     queue.add("a");
     take(&queue).await;
@@ -96,7 +96,7 @@ async fn a_moment_that_comes_during_processing_is_one_more_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn delays_without_end_are_accepted() {
+async fn infinite_delays_are_accepted() {
     let queue = WorkQueue::new();
     queue.add_after("never", Duration::MAX);
     queue.add_after("soon", MS);
@@ -120,7 +120,7 @@ async fn one_timer_task_ends_with_the_last_handle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_drops_what_waits_and_ends_the_timer() {
+async fn shutdown_drops_delayed_items_and_ends_the_timer() {
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = tasks();
     let item = Arc::new("a");

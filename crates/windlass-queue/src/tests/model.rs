@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use super::{MS, Woken};
 use crate::{AddOptions, Get, WorkQueue};
 
-/// The documented behaviour in its simplest form.
+/// The documented behavior in its simplest form.
 #[derive(Debug, Default)]
 struct Model {
     queued: VecDeque<u8>,
@@ -67,7 +67,7 @@ fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
 }
 
 #[test]
-fn every_short_sequence_of_operations_does_what_the_model_does() {
+fn every_short_sequence_of_operations_matches_the_model() {
     const LENGTH: u32 = 7;
     const OPERATIONS: u32 = 5;
     for sequence in 0..OPERATIONS.pow(LENGTH) {

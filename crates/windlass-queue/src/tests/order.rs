@@ -38,7 +38,7 @@ impl Order<&'static str> for Newest {
 }
 
 #[tokio::test]
-async fn an_order_of_the_program_s_own_decides_what_comes_next() {
+async fn custom_order_decides_the_next_item() {
     let queue = WorkQueue::builder().order(Newest::default()).build();
     for item in ["a", "b", "c"] {
         queue.add(item);
@@ -67,7 +67,7 @@ async fn custom_order_is_touched_for_queued_items_only() {
 }
 
 #[tokio::test]
-async fn an_order_that_invents_items_harms_nobody() {
+async fn order_that_returns_unknown_items_is_harmless() {
     let order = Newest { invented: Some("invented"), ..Newest::default() };
     let queue = WorkQueue::builder().order(order).build();
     queue.add("a");

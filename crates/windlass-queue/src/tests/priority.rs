@@ -40,7 +40,7 @@ async fn higher_priority_first_then_in_order() {
 }
 
 #[tokio::test]
-async fn raised_key_goes_behind_its_new_peers() {
+async fn raised_key_is_queued_behind_its_new_peers() {
     let queue = by_priority();
     for (item, priority) in [("raised", 0), ("a", 0), ("peer", 5), ("raised", 5), ("a", -1), ("late", 5), ("peer", 5)] {
         queue.add_with(item, at(priority));
@@ -49,7 +49,7 @@ async fn raised_key_goes_behind_its_new_peers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_ready_stays_ready_and_does_not_wait_as_well() {
+async fn ready_key_is_not_delayed_as_well() {
     let queue = by_priority();
     queue.add("a");
     queue.add_after("a", MS * 10);
@@ -81,7 +81,7 @@ async fn immediate_add_cancels_delay_and_keeps_priority() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_no_longer_leaves_the_others_in_order() {
+async fn cancelled_waiter_keeps_the_order_of_the_others() {
     // The heap contains these delays in this order. The last one, 4, moves up when it replaces 62, and down when it
     // replaces 2.
     const DELAYS: [u32; 15] = [1, 50, 2, 60, 70, 30, 3, 61, 62, 71, 72, 31, 32, 33, 4];
@@ -104,7 +104,7 @@ async fn whoever_waits_no_longer_leaves_the_others_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_earliest_moment_counts_with_the_highest_priority() {
+async fn earliest_time_and_highest_priority_win() {
     let queue = by_priority();
     queue.add_with("a", at(1).after(MS * 30));
     queue.add_with("a", at(8).after(MS * 60));
@@ -115,7 +115,7 @@ async fn the_earliest_moment_counts_with_the_highest_priority() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_becomes_ready_goes_behind_its_peers() {
+async fn delayed_key_is_queued_behind_its_peers() {
     let queue = by_priority();
     queue.add_after("waited", MS * 10);
     queue.add_with("low", at(-1));
@@ -209,7 +209,7 @@ async fn a_worker_that_waits_for_a_queue_by_priority_ends_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_depth_is_told_by_priority_and_every_delay_is_a_retry() {
+async fn depth_is_reported_by_priority_and_delays_as_retries() {
     let recorded = Arc::new(Recorded::default());
     let queue = WorkQueue::builder().by_priority().metrics(recorded.clone()).build();
     queue.add_with("a", at(1));

@@ -68,7 +68,7 @@ async fn stingy_adds_while_processing_are_one_more_run_after_done() {
 }
 
 #[tokio::test]
-async fn done_of_what_no_worker_has_changes_nothing() {
+async fn done_of_an_unprocessed_key_changes_nothing() {
     let queue = WorkQueue::new();
     queue.done(&"a");
     queue.add("a");
@@ -163,7 +163,7 @@ fn one_item_wakes_one_waiting_worker() {
 }
 
 #[test]
-fn a_woken_worker_that_does_not_come_passes_the_item_on() {
+fn dropped_woken_worker_passes_the_item_on() {
     let queue = WorkQueue::new();
     let (lost, heir) = (Arc::<Woken>::default(), Arc::<Woken>::default());
     let (lost_waker, heir_waker) = (Waker::from(lost.clone()), Waker::from(heir.clone()));
@@ -272,7 +272,7 @@ async fn items_are_dropped_when_they_are_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_length_is_what_is_ready_and_a_shutdown_is_told_at_once() {
+async fn length_counts_ready_and_shutdown_shows_at_once() {
     let queue = WorkQueue::new();
     assert!(queue.is_empty());
     for item in ["a", "b", "c"] {

@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn caches_are_changed_only_where_something_is_said() {
+    fn caches_change_only_for_configured_fields() {
         let program = || CacheOptions::within("program").informer(InformerOptions::default().budget(7).labels("app=a"));
         let shown = |options: CacheOptions| format!("{options:?}");
         assert_eq!(shown(Cache::default().over(program())), shown(program()));

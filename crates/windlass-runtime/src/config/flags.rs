@@ -160,7 +160,7 @@ impl ManagerFlags {
 
     /// Returns the resulting configuration, for use in `main`. On an invalid configuration it prints the error and
     /// exits with status 2. With `--print-config` it prints the configuration and exits with status 0. This matches the
-    /// behaviour of clap's `parse`.
+    /// behavior of clap's `parse`.
     #[must_use]
     pub fn configuration_or_exit(&self, defaults: ManagerConfiguration) -> ManagerConfiguration {
         let config = self.configuration(defaults).unwrap_or_else(|error| {

@@ -45,7 +45,7 @@ pub enum LogLevel {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// Text, coloured on a terminal.
+    /// Text, colored on a terminal.
     #[default]
     Text,
     /// A JSON object.
@@ -193,8 +193,8 @@ mod subscriber {
         /// Initializes the global log subscriber. Call it once, at the start of the program. To combine the log with
         /// other layers, use [`Self::layer`]. Returns an error if a subscriber is already set.
         pub fn init(&self) -> Result<(), ConfigurationError> {
-            let colours = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-            let subscriber = tracing_subscriber::registry().with(self.layer_with(io::stderr, colours));
+            let colors = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+            let subscriber = tracing_subscriber::registry().with(self.layer_with(io::stderr, colors));
             subscriber.try_init().map_err(|error| ConfigurationError::Log { source: error.into() })
         }
 
@@ -207,7 +207,7 @@ mod subscriber {
             self.layer_with(writer, false)
         }
 
-        fn layer_with<S, W>(&self, writer: W, colours: bool) -> Box<dyn Layer<S> + Send + Sync>
+        fn layer_with<S, W>(&self, writer: W, colors: bool) -> Box<dyn Layer<S> + Send + Sync>
         where
             S: Subscriber + for<'a> LookupSpan<'a>,
             W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
@@ -216,18 +216,18 @@ mod subscriber {
             let targets = self.targets.iter().map(|(target, level)| (target, LevelFilter::from(*level)));
             let filter = Targets::new().with_targets(targets).with_default(LevelFilter::from(self.level));
             let Some(level) = self.location_level.map(LevelFilter::from) else {
-                return self.lines(writer, colours, Location::Hidden, filter);
+                return self.lines(writer, colors, Location::Hidden, filter);
             };
             let severe = filter.clone().and(filter_fn(move |line| *line.level() <= level));
             let others = filter.and(filter_fn(move |line| *line.level() > level));
-            let severe = self.lines(writer.clone(), colours, Location::Shown, severe);
-            vec![severe, self.lines(writer, colours, Location::Hidden, others)].boxed()
+            let severe = self.lines(writer.clone(), colors, Location::Shown, severe);
+            vec![severe, self.lines(writer, colors, Location::Hidden, others)].boxed()
         }
 
         fn lines<S, W>(
             &self,
             writer: SharedWriter<W>,
-            colours: bool,
+            colors: bool,
             location: Location,
             filter: impl Filter<S> + Send + Sync + 'static,
         ) -> Box<dyn Layer<S> + Send + Sync>
@@ -237,7 +237,7 @@ mod subscriber {
         {
             let is_shown = location == Location::Shown;
             let timer = Timer { clock: Clock::system(), encoding: self.time_encoding };
-            let lines = fmt::layer().with_writer(writer).with_ansi(colours).with_timer(timer);
+            let lines = fmt::layer().with_writer(writer).with_ansi(colors).with_timer(timer);
             let lines = lines.with_file(is_shown).with_line_number(is_shown);
             match self.format {
                 LogFormat::Text => lines.with_filter(filter).boxed(),

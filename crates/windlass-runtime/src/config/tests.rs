@@ -85,7 +85,7 @@ fn read(body: &str) -> Result<ManagerConfiguration, ConfigurationError> {
 }
 
 #[test]
-fn what_is_written_is_read_as_the_same() {
+fn written_configuration_is_read_back_unchanged() {
     let whole = ManagerConfiguration::default().with_text(WHOLE).unwrap();
     assert_eq!(whole.to_yaml(), WHOLE);
     let painter = ControllerOverride {
@@ -103,7 +103,7 @@ fn what_is_written_is_read_as_the_same() {
 }
 
 #[test]
-fn what_a_file_does_not_say_stays_as_the_program_has_it() {
+fn fields_missing_in_the_file_keep_program_values() {
     let whole = ManagerConfiguration::default().with_text(WHOLE).unwrap();
     assert_eq!(whole.clone().with_text(HEAD).unwrap(), whole);
 
@@ -187,7 +187,7 @@ fn mistakes_are_named_by_line_and_field() {
 }
 
 #[test]
-fn what_makes_no_sense_is_named_by_its_field() {
+fn invalid_values_are_reported_with_their_field() {
     let address =
         "is not a valid address: expected host:port, :port for every address of the machine, or 0 to disable it";
     for (body, expected) in [
@@ -281,7 +281,7 @@ fn mistakes_in_a_file_are_named_with_the_file() {
 }
 
 #[test]
-fn the_environment_says_what_is_logged() {
+fn environment_variable_sets_the_log_filter() {
     let whole = ManagerConfiguration::default().with_text(WHOLE).unwrap();
     let logging = whole.clone().with_directives("error, windlass_client=OFF,other=trace,").unwrap().logging;
     assert_eq!((logging.level, logging.format), (LogLevel::Error, LogFormat::Json));
@@ -307,7 +307,7 @@ mod flags {
     }
 
     #[test]
-    fn each_flag_says_what_its_field_says() {
+    fn flags_set_the_same_values_as_fields() {
         let mut expected = ManagerConfiguration::default().with_text(WHOLE).unwrap();
         // Settings without a flag.
         let mut defaults = ManagerConfiguration::default();
@@ -384,7 +384,7 @@ mod flags {
     }
 
     #[test]
-    fn flags_stand_above_the_file_and_the_file_above_the_program() {
+    fn flags_override_the_file_and_the_file_the_program() {
         let path = std::env::temp_dir().join(format!("windlass-flags-{}.yaml", std::process::id()));
         std::fs::write(&path, format!("{HEAD}health: {{bindAddress: ':1'}}\nmetrics: {{bindAddress: ':2'}}\n"))
             .unwrap();
@@ -403,7 +403,7 @@ mod flags {
     }
 
     #[test]
-    fn a_flag_that_cannot_be_understood_says_why() {
+    fn invalid_flag_error_has_the_reason() {
         for (flag, expected) in [
             (
                 "--graceful-shutdown-timeout=5",
@@ -468,7 +468,7 @@ mod logging {
     }
 
     #[test]
-    fn levels_and_targets_choose_what_is_logged() {
+    fn levels_and_targets_filter_log_lines() {
         let lines = |body: &str| -> Vec<String> {
             let words = ["opened", "creaked", "heard it", "rained"];
             let log = logged(body);

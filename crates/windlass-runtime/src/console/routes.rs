@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn it_answers_who_asks_for_this_machine_and_nobody_else() {
+    fn console_answers_requests_for_local_hosts_only() {
         for host in ["127.0.0.1:9090", "localhost", "LOCALHOST:1", "[::1]:9090", "10.1.2.3", "web.localhost:80"] {
             assert_eq!(ask(Method::GET, "/api/state", Some(host)), Ok(Route::State), "{host}");
         }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn it_can_only_be_read() {
+    fn console_is_read_only() {
         for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS, Method::PATCH] {
             assert_eq!(ask(method.clone(), "/", Some("localhost")), Err(405), "{method}");
         }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_asks_for_nothing_that_is_not_here() {
+    fn page_loads_no_external_resources() {
         let page = FILES.iter().find(|file| file.path == "/").unwrap().text;
         let values = ["href=\"", "src=\""].into_iter().flat_map(|name| page.split(name).skip(1));
         let asked = values.filter_map(|value| value.split('"').next()).filter(|value| !value.starts_with('#'));

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_tell_what_came_since_the_last_one_for_two_minutes() {
+    fn samples_count_since_last_one_for_two_minutes() {
         let mut samples = Samples::default();
         for sample in 1..=61 {
             samples.take(sample * 10, sample, sample);

@@ -188,7 +188,7 @@ pub struct CacheState {
     pub objects: usize,
     /// The resource version up to which the cache has followed the server.
     pub version: String,
-    /// The number of changes between the watch and the store.
+    /// The number of changes queued between the watch and the store.
     pub queued: usize,
     /// Bytes of encoded, uncompressed objects.
     pub encoded_bytes: usize,

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_slowly_is_told_how_much_was_left_out() {
+    fn slow_reader_gets_the_number_of_dropped_steps() {
         let log = StepLog::new();
         let add = |count: u64| {
             for _ in 0..count {

@@ -2,7 +2,7 @@
 
 use crate::{Error, Leadership, Result, Shard, runnable::RunnableContext};
 
-/// The behaviour of a controller in processes that are not the leader.
+/// The behavior of a controller in processes that are not the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activation {
     /// It does nothing.

@@ -84,7 +84,7 @@ impl Moment {
             ),
             queued: gauges(
                 "windlass_cache_queued_events",
-                "Number of changes between the watch of the cache and its store.",
+                "Number of changes that are queued between the watch and the store.",
                 &[],
             ),
             bytes: gauges(
@@ -179,7 +179,7 @@ impl Moment {
     }
 }
 
-/// Joins both selectors in one text.
+/// Returns the label selector and the field selector, joined by a comma.
 pub(crate) fn selector(status: &InformerStatus) -> String {
     let parts: Vec<_> = [&status.labels, &status.fields].into_iter().filter_map(Option::as_deref).collect();
     parts.join(",")

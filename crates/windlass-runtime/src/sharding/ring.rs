@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn each_member_gets_about_as_much_as_the_others() {
+    fn members_get_nearly_equal_shares() {
         for members in [2, 3, 5, 16] {
             let ring = Ring::new(names(0..members));
             let points = points(20_000);

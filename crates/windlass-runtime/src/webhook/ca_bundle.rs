@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_is_told_if_it_converts_by_webhook() {
+    fn crd_is_reported_if_it_converts_by_webhook() {
         let object = |conversion: Value| json!({"metadata": {"name": "x", "resourceVersion": "7"}, "spec": {"conversion": conversion}});
         let webhook = json!({"strategy": "Webhook", "webhook": {"clientConfig": {"url": "https://x"}}});
         let path = "/spec/conversion/webhook/clientConfig/caBundle";

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_kept_until_a_third_of_its_time_is_left() {
+    fn certificate_is_kept_until_a_third_of_its_lifetime() {
         let first = policy().renew(None, Trust::Pending, day(0)).unwrap().unwrap();
         assert_eq!(first.serving().certificate().names, ["hooks.shop.svc"]);
         let first = kept(&first);

@@ -126,7 +126,7 @@ fn endless_of<K: Resource>(name: &str, running: &Arc<AtomicUsize>) -> impl Runna
 }
 
 #[tokio::test]
-async fn metrics_and_probes_are_where_the_file_says() {
+async fn metrics_and_probes_use_configured_addresses() {
     let (metrics, health) = (free_address().await, free_address().await);
     let body = format!("metrics: {{bindAddress: '{metrics}', secure: false}}\nhealth: {{bindAddress: '{health}'}}\n");
     let mut manager = configured(Fake::new().manager(), &body);
@@ -285,7 +285,7 @@ async fn configured_timeouts_apply_to_caches_and_reconciles() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_said_of_a_controller_that_there_is_not_is_an_error() {
+async fn settings_of_an_unknown_controller_are_an_error() {
     let mut manager = configured(Fake::new().manager(), "controllers: {overrides: {paintre: {concurrency: 2}}}\n");
     manager.add(endless("painter", &Arc::default()));
     manager.add(Task::new("radio", async |_: RunnableContext| Ok(())));
@@ -294,7 +294,7 @@ async fn what_is_said_of_a_controller_that_there_is_not_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn caches_hold_one_namespace_and_show_what_they_hold_again() {
+async fn configured_caches_limit_namespace_and_resync() {
     let (fake, seen) = (Fake::new(), Arc::new(Mutex::new(Vec::new())));
     fake.put(&config("a"));
     let mut elsewhere = config("b");
@@ -352,7 +352,7 @@ async fn answer(listener: TcpListener) {
 }
 
 #[tokio::test]
-async fn webhooks_are_where_the_file_says_with_its_certificate() {
+async fn webhooks_use_configured_address_and_certificate() {
     let (certified, address) = (Certified::new("webhook"), free_address().await);
     let port = address.rsplit_once(':').unwrap().1;
     let path = certified.directory.display().to_string();

@@ -128,7 +128,7 @@ async fn during(manager: Manager, trial: impl Future<Output = ()>) {
 }
 
 #[tokio::test]
-async fn the_way_of_a_change_is_told_from_the_event_to_the_write() {
+async fn step_log_shows_a_change_from_event_to_write() {
     let (fake, (listener, address)) = (Fake::new(), listener().await);
     let mut manager = fake.manager_of(answering(201)).console(listener).build();
     manager.add(Controller::<ConfigMap>::new().named("painter").reconcile(async |_: Arc<ConfigMap>, cx: Context| {
@@ -188,7 +188,7 @@ async fn the_way_of_a_change_is_told_from_the_event_to_the_write() {
 }
 
 #[tokio::test]
-async fn keys_in_hand_and_waiting_and_what_failed_are_in_the_state() {
+async fn state_lists_active_waiting_and_failed_keys() {
     let (fake, (listener, address)) = (Fake::new(), listener().await);
     let gate = Arc::new(Semaphore::new(0));
     let mut manager = fake.manager_of(answering(409)).console(listener).build();
@@ -252,7 +252,7 @@ async fn a_controller_that_was_removed_is_not_shown() {
 }
 
 #[tokio::test]
-async fn it_can_only_be_read_and_only_by_who_means_this_machine() {
+async fn console_is_read_only_and_checks_the_host() {
     let (fake, (listener, address)) = (Fake::new(), listener().await);
     let manager = fake.manager().console(listener).build();
     during(manager, async {
@@ -307,7 +307,7 @@ async fn a_stop_ends_the_streams_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn who_does_not_read_holds_up_nobody_and_so_many_can_follow() {
+async fn slow_reader_blocks_no_other_and_readers_are_limited() {
     let (fake, (listener, address)) = (Fake::new(), listener().await);
     let mut manager = fake.manager().console(listener).build();
     manager.add(
@@ -348,7 +348,7 @@ async fn who_does_not_read_holds_up_nobody_and_so_many_can_follow() {
 }
 
 #[tokio::test]
-async fn it_says_who_leads() {
+async fn state_names_the_leader() {
     let (server, (listener, address)) = (Leases::default(), listener().await);
     let election = LeaderElection::new("lock").identity("a");
     let manager = Manager::builder(server.client("a")).leader_election(election).console(listener).build();

@@ -103,7 +103,7 @@ async fn workers_start_after_all_caches_have_synced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_does_not_come_is_an_error_that_names_it() {
+async fn cache_sync_timeout_error_names_the_cache() {
     let fake = Fake::new();
     fake.hold("configmaps");
     let mut manager = fake.manager().build();
@@ -237,7 +237,7 @@ async fn failures_come_back_with_back_off_and_a_success_forgets_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_that_is_not_to_be_retried_is_not() {
+async fn non_retryable_error_is_not_retried() {
     let (pauses, outcomes) = play(vec![Step::Fail], Retry::Never).await;
     assert!(pauses.is_empty(), "{pauses:?}");
     assert_eq!(outcomes, [Outcome::Failed { message: "scripted".into(), retry: Retry::Never }]);
@@ -327,16 +327,16 @@ async fn mapper_keys_are_reconciled_and_its_panic_is_contained() {
     manager.add(controller().watches(refer).reconcile(seen.reconciler()));
     let run = Run::start(manager);
     eventually("the initial reconciles", || seen.len() == 2).await;
-    let labelled = |name: &str, label: &str| {
+    let labeled = |name: &str, label: &str| {
         let mut object = deployment(name, None);
         object.labels_mut().insert("config".into(), label.into());
         object
     };
     fake.put(&deployment("none", None));
-    fake.put(&labelled("bad", "panic"));
-    fake.put(&labelled("x", "b"));
+    fake.put(&labeled("bad", "panic"));
+    fake.put(&labeled("x", "b"));
     eventually("the mapped key", || seen.len() == 3).await;
-    fake.put(&labelled("x", "a"));
+    fake.put(&labeled("x", "a"));
     eventually("the old and the new key", || seen.len() == 5).await;
     assert_eq!(seen.names()[2..], ["b", "b", "a"]);
     run.stop().await.unwrap();
@@ -422,7 +422,7 @@ async fn controllers_share_watches_with_equal_selection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_brings_its_index_and_a_taken_name_is_an_error() {
+async fn watch_adds_its_index_and_duplicate_name_is_an_error() {
     let (fake, seen) = (Fake::new(), Seen::default());
     fake.put(&config("a"));
     fake.put(&deployment("d", Some(config("a").controller_ref())));
@@ -454,7 +454,7 @@ fn owner_index() -> Index<Deployment> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dynamic_objects_are_reconciled_like_any_other() {
+async fn dynamic_objects_are_reconciled() {
     let (fake, seen) = (Fake::new(), Seen::default());
     fake.put(&config("a"));
     let resource: ApiResource = ConfigMap::api_resource();
@@ -679,31 +679,31 @@ async fn layers_are_around_each_reconcile_the_last_given_outermost() {
 
 #[tokio::test(start_paused = true)]
 async fn predicates_compare_labels_and_annotations() {
-    let (fake, labelled, annotated) = (Fake::new(), Seen::default(), Seen::default());
+    let (fake, labeled, annotated) = (Fake::new(), Seen::default(), Seen::default());
     let mut manager = fake.manager().build();
-    let blue = Watch::<ConfigMap>::all().filter(predicate::labelled("colour=blue".parse().unwrap()));
-    manager.add(Controller::watching(blue).named("labelled").reconcile(labelled.reconciler()));
+    let blue = Watch::<ConfigMap>::all().filter(predicate::labeled("color=blue".parse().unwrap()));
+    manager.add(Controller::watching(blue).named("labeled").reconcile(labeled.reconciler()));
     let changed = Watch::<ConfigMap>::all().filter(predicate::annotations_changed());
     manager.add(Controller::watching(changed).named("annotated").reconcile(annotated.reconciler()));
     let run = Run::start(manager);
     let mut object = config("a");
     fake.put(&object);
     eventually("creations pass", || annotated.len() == 1).await;
-    object.labels_mut().insert("colour".into(), "blue".into());
+    object.labels_mut().insert("color".into(), "blue".into());
     fake.put(&object);
-    eventually("the label matches", || labelled.len() == 1).await;
+    eventually("the label matches", || labeled.len() == 1).await;
     object.annotations_mut().insert("a".into(), "b".into());
     fake.put(&object);
-    eventually("the annotation", || annotated.len() == 2 && labelled.len() == 2).await;
-    object.labels_mut().insert("colour".into(), "red".into());
+    eventually("the annotation", || annotated.len() == 2 && labeled.len() == 2).await;
+    object.labels_mut().insert("color".into(), "red".into());
     fake.put(&object);
     sleep(Duration::from_secs(1)).await;
-    assert_eq!((labelled.len(), annotated.len()), (2, 2), "red is not blue, and no annotation has changed");
+    assert_eq!((labeled.len(), annotated.len()), (2, 2), "red is not blue, and no annotation has changed");
     run.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn by_priority_what_changes_comes_before_what_was_listed() {
+async fn priority_queue_puts_changes_before_listed_objects() {
     let (fake, seen, allowed) = (Fake::new(), Seen::default(), Arc::new(Semaphore::new(0)));
     for name in ["listed-1", "listed-2", "listed-3"] {
         fake.put(&config(name));
@@ -738,7 +738,7 @@ async fn by_priority_what_changes_comes_before_what_was_listed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_comes_back_with_the_priority_that_its_action_gives_it() {
+async fn requeued_key_has_the_priority_of_its_action() {
     let (fake, seen, allowed) = (Fake::new(), Seen::default(), Arc::new(Semaphore::new(0)));
     for name in ["a", "b", "c"] {
         fake.put(&config(name));

@@ -29,12 +29,12 @@ use crate::{
 
 const MAP: &str = "/api/v1/namespaces/ns/configmaps/a";
 
-fn paint(map: &mut ConfigMap, colour: &str) {
-    map.data.get_or_insert_default().insert("colour".to_owned(), colour.to_owned());
+fn paint(map: &mut ConfigMap, color: &str) {
+    map.data.get_or_insert_default().insert("color".to_owned(), color.to_owned());
 }
 
 #[tokio::test]
-async fn an_object_is_created_changed_or_left_alone() {
+async fn upsert_creates_changes_or_keeps_the_object() {
     let server = Objects::default();
     let client = server.client();
     let made = create_or_update(&client, config("a"), |map| paint(map, "blue")).await.unwrap();
@@ -43,7 +43,7 @@ async fn an_object_is_created_changed_or_left_alone() {
     assert!(matches!(same, Upserted::Unchanged(_)));
     let changed = create_or_update(&client, config("a"), |map| paint(map, "red")).await.unwrap();
     let Upserted::Changed(map) = changed else { panic!("{changed:?}") };
-    assert_eq!(map.data.unwrap()["colour"], "red");
+    assert_eq!(map.data.unwrap()["color"], "red");
     let writes = server.writes();
     let requests: Vec<_> = writes.iter().map(|write| write.rsplit_once(' ').unwrap().0).collect();
     assert_eq!(requests, ["POST /api/v1/namespaces/ns/configmaps", &format!("PUT {MAP}")]);
@@ -67,7 +67,7 @@ async fn upsert_reports_conflicts_and_rejects_renames() {
 }
 
 #[tokio::test]
-async fn a_patch_sends_what_differs_and_the_status_by_itself() {
+async fn patch_sends_differences_and_status_separately() {
     let server = Objects::default();
     let client = server.client();
     let ready = |deployment: &mut Deployment, ready: i32| {
@@ -107,12 +107,12 @@ async fn create_if_absent_returns_the_object_that_exists() {
     };
     assert!(matches!(create_if_absent(&client, &wanted()).await.unwrap(), Upserted::Created(_)));
     let mut theirs = server.at(MAP).unwrap();
-    theirs["data"]["colour"] = json!("red");
+    theirs["data"]["color"] = json!("red");
     server.put(MAP, theirs);
     server.refuse_existing();
     let found = create_if_absent(&client, &wanted()).await.unwrap();
     let Upserted::Unchanged(found) = found else { panic!("{found:?}") };
-    assert_eq!(found.data.unwrap()["colour"], "red", "the existing object is unchanged");
+    assert_eq!(found.data.unwrap()["color"], "red", "the existing object is unchanged");
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn status_is_written_on_change_and_retried_on_conflict() {
     first.status.get_or_insert_default().ready_replicas = Some(1);
     let first = client.update(&first).await.unwrap();
     server.writes();
-    // The cached object is stale: another client has labelled it.
+    // The cached object is stale: another client has labeled it.
     let mut theirs = server.at(path).unwrap();
     theirs["metadata"]["labels"] = json!({"a": "b"});
     server.put(path, theirs);

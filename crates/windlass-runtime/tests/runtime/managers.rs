@@ -68,7 +68,7 @@ async fn runnable_is_aborted_after_the_grace_period() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_error_stops_everything_and_is_returned() {
+async fn first_error_stops_the_manager_and_is_returned() {
     let (fake, log) = (Fake::new(), Log::default());
     let mut manager = fake.manager().build();
     manager.add(slow(&log, MS));
@@ -86,7 +86,7 @@ async fn the_first_error_stops_everything_and_is_returned() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_of_a_runnable_stops_everything_and_is_an_error() {
+async fn panicking_runnable_stops_the_manager_with_an_error() {
     let fake = Fake::new();
     let mut manager = fake.manager().build();
     manager.add(Task::new("bad", async |_: RunnableContext| panic!("out of {}", "ideas")));

@@ -203,15 +203,15 @@ async fn cache_that_stays_behind_fails_the_read_unless_it_is_stale() {
 #[tokio::test(start_paused = true)]
 async fn object_that_the_cache_does_not_select_is_not_waited_for() {
     let fake = Fake::new();
-    let of_blue = InformerOptions::default().labels("colour=blue");
+    let of_blue = InformerOptions::default().labels("color=blue");
     let builder = fake.manager_of(Writes(Arc::new(AtomicU64::new(2))).client());
     let manager = builder.cache_of(ConfigMap::api_resource(), of_blue).build();
     let client = manager.cluster().cached_client();
     let run = Run::start(manager);
     client.list::<ConfigMap>().await.unwrap();
-    let painted = |name: &str, colour: &str| {
+    let painted = |name: &str, color: &str| {
         let mut object = named(name);
-        object.metadata.labels = Some([("colour".to_owned(), colour.to_owned())].into());
+        object.metadata.labels = Some([("color".to_owned(), color.to_owned())].into());
         object
     };
     client.create(&painted("red", "red")).await.unwrap();

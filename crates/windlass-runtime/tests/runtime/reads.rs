@@ -20,10 +20,10 @@ use windlass_runtime::{
 
 use crate::fake::{Fake, Run, config, deployment, eventually};
 
-fn painted(name: &str, colour: &str) -> ConfigMap {
+fn painted(name: &str, color: &str) -> ConfigMap {
     let mut object = config(name);
-    object.metadata.labels = Some(BTreeMap::from([("colour".to_owned(), colour.to_owned())]));
-    object.data = Some(BTreeMap::from([("colour".to_owned(), colour.to_owned())]));
+    object.metadata.labels = Some(BTreeMap::from([("color".to_owned(), color.to_owned())]));
+    object.data = Some(BTreeMap::from([("color".to_owned(), color.to_owned())]));
     object
 }
 
@@ -82,15 +82,15 @@ async fn missing_object_has_the_servers_not_found_error() {
 #[tokio::test(start_paused = true)]
 async fn cached_lists_select_by_namespace_label_and_index() {
     let fake = Fake::new();
-    for (name, colour) in [("a", "blue"), ("b", "red"), ("c", "blue")] {
-        fake.put(&painted(name, colour));
+    for (name, color) in [("a", "blue"), ("b", "red"), ("c", "blue")] {
+        fake.put(&painted(name, color));
     }
     let mut elsewhere = painted("d", "blue");
     elsewhere.metadata.namespace = Some("other".into());
     fake.put(&elsewhere);
     let manager = fake.manager().build();
-    let by_colour = || Index::<ConfigMap>::on_path("data.colour", ["data", "colour"]);
-    manager.cluster().index(by_colour()).await.unwrap();
+    let by_color = || Index::<ConfigMap>::on_path("data.color", ["data", "color"]);
+    manager.cluster().index(by_color()).await.unwrap();
     let client = manager.cluster().cached_client();
     let cluster = manager.cluster().clone();
     let run = Run::start(manager);
@@ -98,29 +98,29 @@ async fn cached_lists_select_by_namespace_label_and_index() {
 
     assert_eq!(names(&list().await.unwrap()), ["a", "b", "c", "d"]);
     assert_eq!(names(&list().within("ns").await.unwrap()), ["a", "b", "c"]);
-    assert_eq!(names(&list().labels("colour in (red)").await.unwrap()), ["b"]);
-    assert_eq!(names(&list().fields("data.colour=blue").await.unwrap()), ["a", "c", "d"]);
-    assert_eq!(names(&list().within("other").fields("data.colour==blue").await.unwrap()), ["d"]);
-    assert_eq!(names(&list().fields("metadata.name=c,data.colour=blue").await.unwrap()), ["c"]);
+    assert_eq!(names(&list().labels("color in (red)").await.unwrap()), ["b"]);
+    assert_eq!(names(&list().fields("data.color=blue").await.unwrap()), ["a", "c", "d"]);
+    assert_eq!(names(&list().within("other").fields("data.color==blue").await.unwrap()), ["d"]);
+    assert_eq!(names(&list().fields("metadata.name=c,data.color=blue").await.unwrap()), ["c"]);
     assert_eq!(
-        names(&list().fields("data.colour=blue,metadata.namespace=ns").labels("colour").await.unwrap()),
+        names(&list().fields("data.color=blue,metadata.namespace=ns").labels("color").await.unwrap()),
         ["a", "c"]
     );
     assert_eq!(list().limit(2).await.unwrap().len(), 2);
-    assert_eq!(list().fields("data.colour=red").cached().await.unwrap()[0].key().name.as_ref(), "b");
+    assert_eq!(list().fields("data.color=red").cached().await.unwrap()[0].key().name.as_ref(), "b");
 
     let refused = async |fields: &str| list().fields(fields).await.unwrap_err().status().unwrap().message.clone();
     assert_eq!(
-        refused("data.colour!=blue").await,
-        "cached lists support only equality in field selectors, not data.colour!=blue"
+        refused("data.color!=blue").await,
+        "cached lists support only equality in field selectors, not data.color!=blue"
     );
     assert!(refused("data.size=1").await.contains("data.size"));
     assert!(list().labels("a in").await.unwrap_err().is_bad_request());
 
     // C-13.32: indices can be added later as well, but only once.
-    let error = cluster.index(by_colour()).await.unwrap_err();
+    let error = cluster.index(by_color()).await.unwrap_err();
     assert_eq!(error.to_string(), "cannot add an index to the cache of configmaps (v1)");
-    cluster.index(Index::<ConfigMap>::on_path("kind", ["data", "colour"])).await.unwrap();
+    cluster.index(Index::<ConfigMap>::on_path("kind", ["data", "color"])).await.unwrap();
     assert_eq!(names(&list().fields("kind=red").await.unwrap()), ["b"]);
     run.stop().await.unwrap();
 }
@@ -156,13 +156,12 @@ async fn list_by_owner_finds_the_objects_that_name_it() {
 #[tokio::test(start_paused = true)]
 async fn cache_options_apply_to_all_kinds_or_one() {
     let fake = Fake::new();
-    for (name, colour) in [("a", "blue"), ("b", "red")] {
-        fake.put(&painted(name, colour));
+    for (name, color) in [("a", "blue"), ("b", "red")] {
+        fake.put(&painted(name, color));
     }
     fake.put(&deployment("d", None));
     let strip = Transform::without(["/data"]);
-    let of_maps =
-        CacheOptions::within("ns").informer(InformerOptions::default().labels("colour=blue").transform(strip));
+    let of_maps = CacheOptions::within("ns").informer(InformerOptions::default().labels("color=blue").transform(strip));
     let builder = fake.manager().caches(CacheOptions::within("ns")).cache_of(ConfigMap::api_resource(), of_maps);
     let (run, client) = running(builder);
     let maps = client.list::<ConfigMap>().await.unwrap();
@@ -172,7 +171,7 @@ async fn cache_options_apply_to_all_kinds_or_one() {
     let ns = || Some("ns".to_owned());
     assert_eq!(
         asked,
-        [("configmaps".to_owned(), ns(), Some("colour=blue".to_owned())), ("deployments".to_owned(), ns(), None)]
+        [("configmaps".to_owned(), ns(), Some("color=blue".to_owned())), ("deployments".to_owned(), ns(), None)]
     );
     run.stop().await.unwrap();
     assert_eq!(fake.open(), 0, "all caches end with the manager");
@@ -221,7 +220,7 @@ async fn namespaced_informers_are_read_as_one_cache() {
     let node: Node = serde_json::from_value(serde_json::json!({"metadata": {"name": "n"}})).unwrap();
     fake.put(&node);
     let mut manager = fake.manager().caches(CacheOptions::within_each(["a", "b"])).build();
-    manager.cluster().index(Index::<ConfigMap>::on_path("data.colour", ["data", "colour"])).await.unwrap();
+    manager.cluster().index(Index::<ConfigMap>::on_path("data.color", ["data", "color"])).await.unwrap();
     let (client, cluster) = (manager.cluster().cached_client(), manager.cluster().clone());
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let noted = seen.clone();
@@ -242,7 +241,7 @@ async fn namespaced_informers_are_read_as_one_cache() {
 
     let list = || client.list::<ConfigMap>();
     assert_eq!(names(&list().await.unwrap()), ["x", "y"]);
-    assert_eq!(names(&list().within("b").fields("data.colour=blue,metadata.name=y").await.unwrap()), ["y"]);
+    assert_eq!(names(&list().within("b").fields("data.color=blue,metadata.name=y").await.unwrap()), ["y"]);
     assert!(list().within("a").await.unwrap().is_empty());
     assert_eq!(client.get::<ConfigMap>(ObjectRef::new("x").within("b")).await.unwrap().name(), "x");
     let error = client.get::<ConfigMap>(ObjectRef::new("x").within("c")).await.unwrap_err();

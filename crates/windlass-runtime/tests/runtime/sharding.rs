@@ -141,7 +141,7 @@ fn replicas(owners: &BTreeMap<String, &'static str>) -> HashSet<&'static str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn joining_and_leaving_replicas_hand_over_keys() {
+async fn joining_and_leaving_replicas_transfer_keys() {
     let stage = Stage::new();
     let first = stage.start("a");
     sleep(RETRY).await;
@@ -412,7 +412,7 @@ async fn unsharded_controller_needs_election_with_sharding() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sharding_that_cannot_work_is_an_error_before_anything_starts() {
+async fn invalid_sharding_fails_before_start() {
     let stage = Stage::new();
     let cases = [
         (Sharding::new("painter").retry_period(Duration::ZERO), "retryPeriod must be greater than zero"),
@@ -431,7 +431,7 @@ async fn sharding_that_cannot_work_is_an_error_before_anything_starts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_and_shards_tell_who_is_there_and_what_has_moved() {
+async fn metrics_report_shard_members_and_moved_keys() {
     let stage = Stage::new();
     let registry = Registry::new();
     let mut manager = stage.builder("a").sharding(Stage::sharding("a")).registry(&registry).build();

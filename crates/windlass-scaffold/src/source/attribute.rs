@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_version_it_has_no_place() {
+    fn flag_without_a_version_has_no_place() {
         let error = stored("#[derive(Debug)] struct Site;").unwrap_err().to_string();
         assert!(error.starts_with("src/api/v1/site.rs: there is no struct Site with #[resource("), "{error}");
     }

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_comes_at_the_end_of_what_a_function_returns_and_once() {
+    fn call_is_appended_once_to_the_returned_chain() {
         let add = |text: &str| with_call(Path::new("src/manifests.rs"), text, "all", ".kind::<a::B>()");
         let unformatted = "pub fn all() -> M {\n  M::new(\"x\") // mine\n}\n";
         let once = add(unformatted).unwrap();

@@ -221,14 +221,14 @@ async fn patched(hook: &Hook, invocation: &Invocation, write: &mut Attributes, p
     let patched = apply_patch(PatchType::Json, patch, &before, None, FieldValidation::Ignore);
     let patched = patched.map_err(|status| Status::internal(status.message))?;
     if let Some(part) = &write.subresource_kind {
-        let object = part.shape()?.normalise(patched.value, FieldValidation::Ignore)?.value;
+        let object = part.shape()?.normalize(patched.value, FieldValidation::Ignore)?.value;
         let changed = part.with_type_meta(&object) != before;
         write.object = object;
         return Ok(changed);
     }
     let resource = &invocation.resource;
     let managed_fields = write.object.at(&["metadata", "managedFields"]).cloned();
-    let decoded = resource.shape.normalise(patched.value, FieldValidation::Ignore)?;
+    let decoded = resource.shape.normalize(patched.value, FieldValidation::Ignore)?;
     let mut object = resource.to_hub(decoded.value);
     resource.strategy.default(&mut object);
     let mut object = write.resource.convert_to_own_hub(object).await?;

@@ -222,9 +222,9 @@ impl CustomType {
         sort_keys(object);
     }
 
-    /// Prunes and orders an object, and normalises its metadata to the Go type. Returns the paths of unknown fields;
+    /// Prunes and orders an object, and normalizes its metadata to the Go type. Returns the paths of unknown fields;
     /// the error is Go's message.
-    fn prune_and_normalise(
+    fn prune_and_normalize(
         &self,
         object: &mut Value,
         validation: FieldValidation,
@@ -240,7 +240,7 @@ impl CustomType {
             let pruned = prune::prune(object, &self.compiled);
             warnings.extend(pruned.into_iter().map(|path| format!("unknown field {path:?}")));
         }
-        normalise_embedded(object, &self.compiled, "", validation, &mut warnings)?;
+        normalize_embedded(object, &self.compiled, "", validation, &mut warnings)?;
         if validation == FieldValidation::Ignore {
             warnings.clear();
         }
@@ -257,8 +257,8 @@ enum UnknownFields {
     Drop,
 }
 
-/// Normalises the metadata of embedded objects to the Go type.
-fn normalise_embedded(
+/// Normalizes the metadata of embedded objects to the Go type.
+fn normalize_embedded(
     value: &mut Value,
     schema: &Schema,
     path: &str,
@@ -280,14 +280,14 @@ fn normalise_embedded(
             for (name, value) in entries {
                 if let Field::Known(schema) = schema.field(name) {
                     let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-                    normalise_embedded(value, schema, &below, validation, warnings)?;
+                    normalize_embedded(value, schema, &below, validation, warnings)?;
                 }
             }
         }
         Value::Array(items) => {
             if let Some(schema) = &schema.items {
                 for (index, item) in items.iter_mut().enumerate() {
-                    normalise_embedded(item, schema, &format!("{path}[{index}]"), validation, warnings)?;
+                    normalize_embedded(item, schema, &format!("{path}[{index}]"), validation, warnings)?;
                 }
             }
         }
@@ -310,7 +310,7 @@ impl CustomShape for CustomType {
         let content_error = |message: &str| Status::from(self.as_kind().content_error(&kind, message));
         prune::drop_nulls(&mut value, &self.compiled);
         warnings.extend(
-            self.prune_and_normalise(&mut value, validation, UnknownFields::Drop)
+            self.prune_and_normalize(&mut value, validation, UnknownFields::Drop)
                 .map_err(|message| content_error(&message))?,
         );
         if validation == FieldValidation::Strict && !warnings.is_empty() {
@@ -319,21 +319,21 @@ impl CustomShape for CustomType {
         Ok(Decoded { value, warnings })
     }
 
-    fn normalise(&self, value: Value, validation: FieldValidation) -> Result<Decoded, Status> {
-        let mut normalised = value.clone();
-        prune::drop_nulls(&mut normalised, &self.compiled);
+    fn normalize(&self, value: Value, validation: FieldValidation) -> Result<Decoded, Status> {
+        let mut normalized = value.clone();
+        prune::drop_nulls(&mut normalized, &self.compiled);
         let shown = || crate::codec::go_json(&value);
         let warnings = self
-            .prune_and_normalise(&mut normalised, validation, UnknownFields::Drop)
+            .prune_and_normalize(&mut normalized, validation, UnknownFields::Drop)
             .map_err(|message| patch::invalid(&shown(), &message))?;
         if validation == FieldValidation::Strict && !warnings.is_empty() {
             return Err(patch::invalid(&shown(), &strict_error(&warnings)));
         }
-        Ok(Decoded { value: normalised, warnings })
+        Ok(Decoded { value: normalized, warnings })
     }
 
     fn arrange(&self, mut value: Value) -> Result<Value, Status> {
-        self.prune_and_normalise(&mut value, FieldValidation::Ignore, UnknownFields::Keep).map_err(Status::internal)?;
+        self.prune_and_normalize(&mut value, FieldValidation::Ignore, UnknownFields::Keep).map_err(Status::internal)?;
         Ok(value)
     }
 

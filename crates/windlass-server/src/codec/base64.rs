@@ -12,7 +12,7 @@ pub(super) fn decode(text: &str) -> Vec<u8> {
 }
 
 /// Returns the text as Go encodes it after decoding; line breaks are skipped. The error is Go's message.
-pub(super) fn normalise(text: &str) -> Result<String, String> {
+pub(super) fn normalize(text: &str) -> Result<String, String> {
     let corrupt = |at: usize| Err(format!("illegal base64 data at input byte {at}"));
     let bytes = text.as_bytes();
     let is_break = |byte: u8| byte == b'\n' || byte == b'\r';
@@ -85,20 +85,20 @@ fn pack(sextets: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::normalise;
+    use super::normalize;
 
     #[test]
-    fn base64_is_validated_and_normalised() {
+    fn base64_is_validated_and_normalized() {
         for text in ["", "YQ==", "YWI=", "YWJj", "/+8="] {
-            assert_eq!(normalise(text).as_deref(), Ok(text));
+            assert_eq!(normalize(text).as_deref(), Ok(text));
         }
-        assert_eq!(normalise("YW\nJj\r\n").as_deref(), Ok("YWJj"));
+        assert_eq!(normalize("YW\nJj\r\n").as_deref(), Ok("YWJj"));
         // Excess bits are dropped.
-        assert_eq!(normalise("YR==").as_deref(), Ok("YQ=="));
+        assert_eq!(normalize("YR==").as_deref(), Ok("YQ=="));
         for (text, at) in
             [("YQ", 0), ("YWJjYQ", 4), ("Y", 0), ("YQ=", 3), ("YQ==x", 4), ("!", 0), ("YW!j", 2), ("=", 0)]
         {
-            assert_eq!(normalise(text), Err(format!("illegal base64 data at input byte {at}")), "{text}");
+            assert_eq!(normalize(text), Err(format!("illegal base64 data at input byte {at}")), "{text}");
         }
     }
 }

@@ -58,7 +58,7 @@ impl Converter {
                 special @ (Special::IntOrString | Special::Time | Special::MicroTime | Special::Duration),
             ) if !value.is_string() => decode::check_special(value.to_string().as_bytes(), *special),
             Kind::Special(_) => Ok(()),
-            Kind::Bytes if value.is_string() => base64::normalise(value.as_str().unwrap_or_default())
+            Kind::Bytes if value.is_string() => base64::normalize(value.as_str().unwrap_or_default())
                 .map(drop)
                 .map_err(|error| format!("error decoding from json: {error}")),
             Kind::Slice(element) => {

@@ -181,7 +181,7 @@ impl<'a> Decoder<'a> {
             (Kind::Int32 | Kind::Int64 | Kind::Uint8 | Kind::Float64, b'-' | b'0'..=b'9') => self.number(ty),
             (Kind::Bytes, b'"') => {
                 let text = self.string();
-                match base64::normalise(&text) {
+                match base64::normalize(&text) {
                     Ok(text) => Some(Value::String(text)),
                     Err(message) => {
                         self.record_failure(Failure::Other(message));

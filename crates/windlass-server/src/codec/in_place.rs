@@ -1,7 +1,7 @@
 //! In-place decoding of trees, with the same result as decoding the tree's text.
 //!
 //! A tree with unknown fields, values of other types, or too many elements is rejected, and left to the decoder, which
-//! produces the error messages. A rejected tree may have been normalised in part, which does not change its meaning.
+//! produces the error messages. A rejected tree may have been normalized in part, which does not change its meaning.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ use super::{
     types::{Field, Kind, Special, Struct, Type},
 };
 
-/// The tree cannot be normalised in place; the decoder has to handle it.
+/// The tree cannot be normalized in place; the decoder has to handle it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NotInPlace;
 
@@ -31,7 +31,7 @@ struct InPlace {
 
 impl InPlace {
     fn fields(&mut self, entries: &mut Map<String, Value>, shape: &'static Struct) -> Result<(), NotInPlace> {
-        // Most trees have been normalised before; their fields are not moved.
+        // Most trees have been normalized before; their fields are not moved.
         let (mut next, mut in_form, mut seen) = (0, true, 0u128);
         for (name, value) in entries.iter_mut() {
             let index = shape.position(name, next).ok_or(NotInPlace)?;
@@ -54,8 +54,8 @@ impl InPlace {
                 *slot = Some(value).filter(|value| !value.is_null());
             }
         }
-        if let Value::Object(normalised) = shape::object(shape, values) {
-            *entries = normalised;
+        if let Value::Object(normalized) = shape::object(shape, values) {
+            *entries = normalized;
         }
         Ok(())
     }
@@ -66,12 +66,12 @@ impl InPlace {
             (_, Value::Null) | (Kind::String, Value::String(_)) | (Kind::Bool, Value::Bool(_)) => Ok(()),
             (Kind::Pointer(inner), _) => self.value(value, inner),
             (Kind::Struct(inner), Value::Object(entries)) => self.fields(entries, inner.get()),
-            (Kind::Special(special), _) => normalise_special(value, *special),
+            (Kind::Special(special), _) => normalize_special(value, *special),
             (Kind::Int32, Value::Number(number)) => fits::<i32>(number.as_i64()),
             (Kind::Int64, Value::Number(number)) => fits::<i64>(number.as_i64()),
             (Kind::Uint8, Value::Number(number)) => fits::<u8>(number.as_i64()),
             (Kind::Bytes, Value::String(text)) => {
-                let canonical = base64::normalise(text).ok();
+                let canonical = base64::normalize(text).ok();
                 replace(value, canonical)
             }
             (Kind::Slice(element), Value::Array(items)) => {
@@ -103,7 +103,7 @@ impl InPlace {
     }
 }
 
-fn normalise_special(value: &mut Value, special: Special) -> Result<(), NotInPlace> {
+fn normalize_special(value: &mut Value, special: Special) -> Result<(), NotInPlace> {
     let canonical = match (special, &*value) {
         (Special::Quantity, Value::String(text)) => quantity::canonical(text.trim()).ok(),
         (Special::IntOrString, Value::String(_))
@@ -112,14 +112,14 @@ fn normalise_special(value: &mut Value, special: Special) -> Result<(), NotInPla
         (Special::IntOrString, Value::Number(number)) => return fits::<i32>(number.as_i64()),
         (Special::Time, Value::String(text)) => time_of(text, Precision::Seconds),
         (Special::MicroTime, Value::String(text)) => time_of(text, Precision::Micros),
-        (Special::Duration, Value::String(text)) => time::normalise_duration(text).ok(),
+        (Special::Duration, Value::String(text)) => time::normalize_duration(text).ok(),
         _ => None,
     };
     replace(value, canonical)
 }
 
 fn time_of(text: &str, precision: Precision) -> Option<String> {
-    time::normalise_time(text, precision).ok()?
+    time::normalize_time(text, precision).ok()?
 }
 
 fn fits<T: TryFrom<i64>>(number: Option<i64>) -> Result<(), NotInPlace> {

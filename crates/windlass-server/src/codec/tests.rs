@@ -259,7 +259,7 @@ fn decoding_is_idempotent_for_every_kind() {
     for (group, version, kind) in types::all_kinds() {
         let plan = plan(group, version, kind).unwrap();
         let once = plan.decode(b"{}", Format::Json, FieldValidation::Strict).unwrap();
-        let twice = plan.normalise(once.value.clone(), FieldValidation::Strict).unwrap();
+        let twice = plan.normalize(once.value.clone(), FieldValidation::Strict).unwrap();
         assert_eq!(once.value.to_string(), twice.value.to_string(), "{group}/{version} {kind}");
         assert!(plan.shape().fields.len() <= 128);
     }

@@ -29,7 +29,7 @@ const MICROS: [Element; 8] =
 
 /// Parses a time and formats it in UTC. Returns `None` for Go's zero time, which is encoded as null. The error is Go's
 /// message.
-pub(super) fn normalise_time(text: &str, precision: Precision) -> Result<Option<String>, String> {
+pub(super) fn normalize_time(text: &str, precision: Precision) -> Result<Option<String>, String> {
     let at = parse(text, precision)?;
     Ok(format(at, precision))
 }
@@ -225,7 +225,7 @@ fn nanos(digits: &str) -> i32 {
 }
 
 /// Parses a duration and formats it as Go does. The error is Go's message.
-pub(super) fn normalise_duration(text: &str) -> Result<String, String> {
+pub(super) fn normalize_duration(text: &str) -> Result<String, String> {
     parse_duration(text).map(format_duration)
 }
 
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_normalised_to_utc_and_seconds() {
+    fn times_are_normalized_to_utc_and_seconds() {
         for (text, expected) in [
             ("2026-01-02T03:04:05Z", Some("2026-01-02T03:04:05Z")),
             ("2026-01-02T03:04:05.999Z", Some("2026-01-02T03:04:05Z")),
@@ -270,10 +270,10 @@ mod tests {
             ("2026-01-01T1:00:00Z", Some("2026-01-01T01:00:00Z")),
             ("0001-01-01T00:00:00Z", None),
         ] {
-            assert_eq!(normalise_time(text, Precision::Seconds).unwrap().as_deref(), expected, "{text}");
+            assert_eq!(normalize_time(text, Precision::Seconds).unwrap().as_deref(), expected, "{text}");
         }
         assert_eq!(
-            normalise_time("2026-01-02T03:04:05.000001Z", Precision::Micros).unwrap().unwrap(),
+            normalize_time("2026-01-02T03:04:05.000001Z", Precision::Micros).unwrap().unwrap(),
             "2026-01-02T03:04:05.000001Z"
         );
     }
@@ -293,10 +293,10 @@ mod tests {
             ),
             ("2026-01-02T03:04:05Zx", r#"parsing time "2026-01-02T03:04:05Zx": extra text: "x""#.into()),
         ] {
-            assert_eq!(normalise_time(text, Precision::Seconds), Err(expected));
+            assert_eq!(normalize_time(text, Precision::Seconds), Err(expected));
         }
         assert_eq!(
-            normalise_time("2026-01-01T00:00:00Z", Precision::Micros).unwrap_err(),
+            normalize_time("2026-01-01T00:00:00Z", Precision::Micros).unwrap_err(),
             r#"parsing time "2026-01-01T00:00:00Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "Z" as ".000000""#
         );
     }
@@ -313,7 +313,7 @@ mod tests {
             ("100ns", "100ns"),
             ("1h15m30.918s", "1h15m30.918s"),
         ] {
-            assert_eq!(normalise_duration(text).as_deref(), Ok(expected), "{text}");
+            assert_eq!(normalize_duration(text).as_deref(), Ok(expected), "{text}");
         }
         for (text, expected) in [
             ("", r#"time: invalid duration """#),
@@ -322,7 +322,7 @@ mod tests {
             ("5d", r#"time: unknown unit "d" in duration "5d""#),
             ("9999999h", r#"time: invalid duration "9999999h""#),
         ] {
-            assert_eq!(normalise_duration(text).unwrap_err(), expected);
+            assert_eq!(normalize_duration(text).unwrap_err(), expected);
         }
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct Kind<'k> {
     pub(crate) api_version: String,
     pub(crate) kind: String,
     pub(crate) ty: TypeHandle,
-    /// The fields that this kind of write resets and therefore does not own.
+    /// The fields that this write resets. Its manager does not own them.
     pub(crate) reset: Set,
     /// The subresource; empty for the object itself.
     pub(crate) subresource: &'k str,
@@ -64,7 +64,7 @@ pub(super) enum CompareError {
     Version(Box<Status>),
 }
 
-/// The changed fields, which their other owners lose.
+/// The changed fields. Other managers that own them lose them.
 #[derive(Debug)]
 pub(super) struct ChangedFields {
     pub(super) changes: Changes,

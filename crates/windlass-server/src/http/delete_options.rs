@@ -42,7 +42,7 @@ pub(super) fn decode(body: &[u8], format: Format) -> Result<Value, Status> {
             return Err(Status::bad_request(message));
         }
     }
-    Ok(plan.normalise(value, FieldValidation::Ignore).map_err(Status::bad_request)?.value)
+    Ok(plan.normalize(value, FieldValidation::Ignore).map_err(Status::bad_request)?.value)
 }
 
 #[cfg(test)]

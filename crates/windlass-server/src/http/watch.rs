@@ -147,7 +147,7 @@ fn bookmark(resource: &ResourceInfo, revision: Revision, initial_end: bool) -> V
                 }
                 _ => {}
             }
-            plan.normalise(object.clone(), FieldValidation::Ignore).map_or(object, |decoded| decoded.value)
+            plan.normalize(object.clone(), FieldValidation::Ignore).map_or(object, |decoded| decoded.value)
         }
         Shape::Custom(_) => json!({"apiVersion": api_version, "kind": kind, "metadata": metadata}),
     }

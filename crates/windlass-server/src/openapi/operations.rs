@@ -11,7 +11,7 @@ use crate::schemas::{META, of_kind};
 pub(super) struct PathItem {
     /// For example `/apis/apps/v1/namespaces/{namespace}/deployments`.
     pub(super) path: String,
-    /// In the order of the documents.
+    /// The operations, in the order of the real server's documents.
     pub(super) operations: Vec<Operation>,
 }
 
@@ -167,7 +167,7 @@ pub(super) fn paths(resource: &ResourceInfo) -> Vec<PathItem> {
     all
 }
 
-/// For example `AppsV1` or `RbacAuthorizationV1`.
+/// Returns the name of a group in camel case, such as `Apps` or `RbacAuthorization`.
 pub(super) fn camel_group(group: &str) -> String {
     if group.is_empty() {
         return "Core".to_owned();
@@ -175,7 +175,7 @@ pub(super) fn camel_group(group: &str) -> String {
     group.trim_end_matches(".k8s.io").split(['.', '-']).map(title).collect()
 }
 
-/// For example `apps` or `rbacAuthorization`.
+/// Returns the name of a group for tags, such as `apps` or `rbacAuthorization`.
 pub(super) fn tag_group(group: &str) -> String {
     let camel = camel_group(group);
     let mut letters = camel.chars();
@@ -373,7 +373,7 @@ impl<'a> OperationBuilder<'a> {
         let schema = match of_kind(group, version, kind) {
             Some(name) => name.to_owned(),
             None if self.custom => self.schema.clone(),
-            // The kind of this subresource is the options of a connection.
+            // A subresource for connections, such as `exec`: its kind contains options and has no schema here.
             None => return PathItem { path, operations: Vec::new() },
         };
         let mut operations = match subresource.name.as_str() {

@@ -65,8 +65,8 @@ fn definitions(groups: &[Group<'_>], operations: &[&Operation], descriptions: &S
     all.into_iter().collect()
 }
 
-/// Converts a schema to version 2: references stand alone, defaults are removed, and fields of several types become
-/// strings.
+/// Converts a schema to version 2: an `allOf` with one reference becomes the reference, defaults are removed, and
+/// fields of several types become strings.
 fn convert(schema: Value) -> Value {
     let Value::Object(mut object) = schema else { return schema };
     if let Some(Value::Array(mut all)) = object.remove("allOf")

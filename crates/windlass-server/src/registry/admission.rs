@@ -1,6 +1,7 @@
 //! The interface of admission plugins: the attributes of a write, and the chain that checks it.
 //!
-//! First each plugin may change the object. Once the object is complete and valid, each plugin may reject it.
+//! First each plugin may change the object. Once the object is complete and valid, each plugin may reject it. The
+//! plugins are in [`crate::admission`].
 
 use std::{fmt, sync::Arc};
 

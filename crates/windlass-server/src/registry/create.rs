@@ -84,7 +84,7 @@ impl Registry {
         resource.strategy.prepare_create(&mut object, &self.write_context(params));
         let allocation = resource.strategy.allocate(&mut object, None)?;
         let managed_fields = field_manager::detach(&mut object);
-        let mut object = resource.hub_shape().normalise_stored(object)?;
+        let mut object = resource.hub_shape().normalize_stored(object)?;
         let mut errors = Errors::default();
         if rules.metadata.new {
             meta::validate(target, &object, rules.name, &mut errors);

@@ -319,7 +319,7 @@ impl Registry {
         dry_run: DryRun,
     ) -> Result<Result<Item, Option<StoredValue>>, Status> {
         let shape = target.resource.hub_shape();
-        let mut new = shape.normalise(new, FieldValidation::Ignore)?.value;
+        let mut new = shape.normalize(new, FieldValidation::Ignore)?.value;
         let encoded = Encoded::new(&*target.resource.to_stored(&mut new).await?, shape.style());
         if dry_run == DryRun::All || encoded.storage_bytes() == current.body {
             return Ok(Ok(Item { encoded, revision: current.modified }));

@@ -265,7 +265,7 @@ fn empty_of(resource: &ResourceInfo) -> Value {
 
 /// Returns Go's zero value of a kind.
 fn empty(shape: &Shape, kind: &str) -> Value {
-    match shape.normalise(json!({}), FieldValidation::Ignore) {
+    match shape.normalize(json!({}), FieldValidation::Ignore) {
         Ok(decoded) => decoded.value,
         Err(_) => json!({"kind": kind}),
     }

@@ -109,7 +109,7 @@ fn patch_whole(
         Shape::BuiltIn(plan) => crate::patch::patch_object(kind, body, current, plan, validation)?,
         Shape::Custom(shape) => {
             let mut patched = tree()?;
-            let mut decoded = shape.normalise(patched.value, validation)?;
+            let mut decoded = shape.normalize(patched.value, validation)?;
             decoded.warnings.splice(..0, patched.warnings.drain(..));
             decoded
         }

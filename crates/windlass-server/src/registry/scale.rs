@@ -23,7 +23,7 @@ pub(super) fn shape() -> Shape {
 /// Returns the scale of an object.
 pub(super) fn scale_of(target: &Target, item: &Item) -> Result<Item, Status> {
     let value = scale_value(target, &item.value())?;
-    let value = shape().normalise(value, FieldValidation::Ignore)?.value;
+    let value = shape().normalize(value, FieldValidation::Ignore)?.value;
     Ok(Item { encoded: Encoded::new(&value, shape().style()), revision: item.revision })
 }
 

@@ -153,7 +153,7 @@ impl Registry {
         // Preparation copies parts of the old object, but not its managedFields.
         let old_managed_fields = DetachedFields::take(&mut old);
         let allocation = prepare(resource, scope, &mut new, &old, &self.write_context(params))?;
-        let new = resource.hub_shape().normalise_stored(new)?;
+        let new = resource.hub_shape().normalize_stored(new)?;
         let new = count_generation(resource, scope, new, &old);
         let mut errors = Errors::default();
         let rules = resource.strategy.rules();

@@ -1,4 +1,6 @@
 //! The `watch` verb: start, filtering of events by selectors, bookmarks, and end.
+//!
+//! The start parses the resource version. `WatchCache::subscribe` replays the events after it.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 

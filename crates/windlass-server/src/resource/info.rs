@@ -71,9 +71,9 @@ pub(crate) trait CustomShape: fmt::Debug + Send + Sync + 'static {
     fn decode(&self, body: &[u8], format: Format, validation: FieldValidation) -> Result<Decoded, Status>;
 
     /// Brings a tree into the form of a decoded body.
-    fn normalise(&self, value: Value, validation: FieldValidation) -> Result<Decoded, Status>;
+    fn normalize(&self, value: Value, validation: FieldValidation) -> Result<Decoded, Status>;
 
-    /// Like [`Self::normalise`], for a tree that is not a request body. Unknown fields and invalid nulls stay, so that
+    /// Like [`Self::normalize`], for a tree that is not a request body. Unknown fields and invalid nulls stay, so that
     /// validation finds them and they count as a change.
     fn arrange(&self, value: Value) -> Result<Value, Status>;
 
@@ -169,22 +169,22 @@ impl Shape {
     pub(crate) fn decode(&self, body: &Body, validation: FieldValidation) -> Result<Decoded, Status> {
         match body {
             Body::Encoded { bytes, format } => self.decode_bytes(bytes, *format, validation),
-            Body::Value(value) => self.normalise(value.clone(), validation),
+            Body::Value(value) => self.normalize(value.clone(), validation),
         }
     }
 
     /// Brings a tree into the form of a decoded body.
-    pub(crate) fn normalise(&self, value: Value, validation: FieldValidation) -> Result<Decoded, Status> {
+    pub(crate) fn normalize(&self, value: Value, validation: FieldValidation) -> Result<Decoded, Status> {
         match self {
-            Self::BuiltIn(plan) => plan.normalise(value, validation).map_err(Status::internal),
-            Self::Custom(shape) => shape.normalise(value, validation),
+            Self::BuiltIn(plan) => plan.normalize(value, validation).map_err(Status::internal),
+            Self::Custom(shape) => shape.normalize(value, validation),
         }
     }
 
     /// Brings a tree into the form in which it is stored.
-    pub(crate) fn normalise_stored(&self, value: Value) -> Result<Value, Status> {
+    pub(crate) fn normalize_stored(&self, value: Value) -> Result<Value, Status> {
         match self {
-            Self::BuiltIn(plan) => plan.normalise_stored(value).map_err(Status::internal),
+            Self::BuiltIn(plan) => plan.normalize_stored(value).map_err(Status::internal),
             Self::Custom(shape) => shape.arrange(value),
         }
     }

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn items_of_lists_keep_what_the_type_does_not_know() {
+    fn list_items_keep_unknown_fields() {
         let came = json!([{"name": "a", "new": 1}, {"name": "b", "new": 2}, {"name": "c", "new": 3}]);
         let before = json!([{"name": "a"}, {"name": "b"}, {"name": "c"}]);
         let changed = json!([{"name": "a"}, {"name": "b", "image": "i"}, {"name": "c"}]);

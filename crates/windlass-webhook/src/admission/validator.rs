@@ -17,8 +17,8 @@ use super::{Denial, Handler, Operation, Request, Response, Warnings, decode};
 /// impl Validator<Namespace> for Keeper {
 ///     async fn delete(&self, namespace: &Namespace, _: &Request) -> Result<Warnings, Denial> {
 ///         match namespace.labels().get("keep").map(String::as_str) {
-///             Some("always") => Err("it is to be kept".into()),
-///             Some(_) => Ok(["somebody wanted to keep it"].into()),
+///             Some("always") => Err("the namespace must not be deleted".into()),
+///             Some(_) => Ok(["the namespace is labeled `keep`"].into()),
 ///             None => Ok(Warnings::none()),
 ///         }
 ///     }
@@ -26,19 +26,19 @@ use super::{Denial, Handler, Operation, Request, Response, Warnings, decode};
 /// ```
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a validator for `{K}`", note = "implement `Validator<{K}>`")]
 pub trait Validator<K: Resource>: Send + Sync + 'static {
-    /// Decides about a creation. A panic is contained and answered with status 500; this applies to all methods.
+    /// Decides whether an object may be created. A panic in any method is caught and answered with status 500.
     fn create(&self, object: &K, request: &Request) -> impl Future<Output = Result<Warnings, Denial>> + Send {
         let _ = (object, request);
         allowed()
     }
 
-    /// Decides about an update from `old` to `new`.
+    /// Decides whether an object may be updated from `old` to `new`.
     fn update(&self, old: &K, new: &K, request: &Request) -> impl Future<Output = Result<Warnings, Denial>> + Send {
         let _ = (old, new, request);
         allowed()
     }
 
-    /// Decides about a deletion.
+    /// Decides whether an object may be deleted.
     fn delete(&self, object: &K, request: &Request) -> impl Future<Output = Result<Warnings, Denial>> + Send {
         let _ = (object, request);
         allowed()
@@ -62,7 +62,7 @@ impl<K: Resource, V: Validator<K>> Validating<K, V> {
         Self { validator, kind: PhantomData }
     }
 
-    async fn judged(&self, request: &Request) -> Result<Warnings, Denial> {
+    async fn validate(&self, request: &Request) -> Result<Warnings, Denial> {
         match &request.operation {
             Operation::Create => self.validator.create(&decode(&request.object)?, request).await,
             Operation::Update => {
@@ -78,7 +78,7 @@ impl<K: Resource, V: Validator<K>> Validating<K, V> {
 
 impl<K: Resource, V: Validator<K>> Handler for Validating<K, V> {
     async fn handle(&self, request: &Request) -> Response {
-        match self.judged(request).await {
+        match self.validate(request).await {
             Ok(warnings) => Response::allowed().with_warnings(warnings),
             Err(denial) => denial.into(),
         }

@@ -76,7 +76,7 @@ fn atomically_replaced_files_are_reloaded() {
 }
 
 #[test]
-fn there_must_be_a_certificate_to_begin_with() {
+fn missing_certificate_fails_the_start() {
     let folder = Folder::new();
     let error = load(&folder, &Recorded::default()).unwrap_err();
     assert_eq!(error.to_string(), format!("reading {}", folder.0.join("tls.crt").display()));

@@ -149,7 +149,7 @@ async fn malformed_conversion_review_is_a_bad_request() {
 }
 
 #[tokio::test]
-async fn a_converter_of_one_s_own_needs_no_types() {
+async fn custom_converter_needs_no_types() {
     struct Relabel;
     impl Converter for Relabel {
         async fn convert(&self, mut object: Value, to: &GroupVersion) -> Result<Value, BoxError> {
@@ -171,14 +171,14 @@ async fn a_converter_of_one_s_own_needs_no_types() {
 }
 
 #[test]
-fn a_version_is_a_spoke_once() {
+fn duplicate_spoke_version_is_rejected() {
     let twice = Webhooks::builder().conversion(Hub::<V2>::new().spoke::<V1>().spoke::<V1>()).build().unwrap_err();
     let text = "shop.example.com/v1, Kind=Website cannot be another version of Website.shop.example.com";
     assert_eq!(twice.to_string(), text);
 }
 
 #[test]
-fn what_comes_back_as_it_was_passes_and_what_does_not_is_shown() {
+fn round_trip_test_passes_or_shows_the_difference() {
     spoke_round_trips::<V1, V2>().unwrap();
     hub_round_trips::<V2, V1>().unwrap();
     let error = spoke_round_trips::<V1, V3>().unwrap_err();

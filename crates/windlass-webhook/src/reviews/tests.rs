@@ -44,7 +44,7 @@ fn webhooks(metrics: &Recorded) -> Webhooks {
 }
 
 #[tokio::test]
-async fn tokens_are_somebody_s_or_nobody_s_and_errors_are_told() {
+async fn token_review_returns_user_rejection_or_error() {
     let metrics = Recorded::default();
     let webhooks = webhooks(&metrics);
     let status = async |token: &str| {

@@ -53,7 +53,7 @@ impl Readiness {
             State::Disabled => Ok(()),
             State::NotStarted => Err(NotReady::NotStarted),
             State::Started(address) => match timeout(PATIENCE, dial(reachable(address))).await {
-                Ok(dialled) => dialled.map_err(NotReady::Unreachable),
+                Ok(dialed) => dialed.map_err(NotReady::Unreachable),
                 Err(elapsed) => Err(NotReady::Unreachable(elapsed.into())),
             },
         }

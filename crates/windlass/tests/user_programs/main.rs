@@ -1,4 +1,4 @@
-//! Example programs of the public API. They only need to compile; other tests cover their behaviour.
+//! Example programs of the public API. They only need to compile; other tests cover their behavior.
 
 #![allow(dead_code, unused_variables, reason = "nothing here is run")]
 
@@ -31,7 +31,7 @@ mod theirs {
 
     impl std::fmt::Display for SyncError {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("synchronising the site")
+            f.write_str("synchronizing the site")
         }
     }
 

@@ -10,7 +10,7 @@ fn diff(from: Value, to: Value) -> Value {
 }
 
 #[test]
-fn items_of_lists_are_told_apart_by_their_keys() {
+fn list_items_are_matched_by_key() {
     let from = json!({"spec": {"containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "1"}]}});
     let to = json!({"spec": {"containers": [{"name": "c"}, {"name": "a", "image": "2"}]}});
     assert_eq!(
@@ -24,7 +24,7 @@ fn items_of_lists_are_told_apart_by_their_keys() {
 }
 
 #[test]
-fn another_order_is_a_difference() {
+fn changed_order_is_a_difference() {
     let list = |names: [&str; 2]| json!({"spec": {"containers": names.map(|name| json!({"name": name}))}});
     assert_eq!(
         diff(list(["a", "b"]), list(["b", "a"])),
@@ -33,7 +33,7 @@ fn another_order_is_a_difference() {
 }
 
 #[test]
-fn of_sets_it_is_said_what_is_gone() {
+fn set_patch_lists_removed_items() {
     let with = |finalizers: &[&str]| json!({"metadata": {"finalizers": finalizers}});
     assert_eq!(
         diff(with(&["a", "b"]), with(&["b", "c"])),
@@ -51,7 +51,7 @@ fn lists_without_keys_are_replaced() {
 }
 
 #[test]
-fn of_unions_it_is_said_what_stays() {
+fn union_patch_lists_retained_keys() {
     let with = |volume: Value| json!({"spec": {"volumes": [volume]}});
     let patch = diff(with(json!({"name": "v", "emptyDir": {}})), with(json!({"name": "v", "hostPath": {"path": "/"}})));
     assert_eq!(
@@ -61,7 +61,7 @@ fn of_unions_it_is_said_what_stays() {
 }
 
 #[test]
-fn three_ways_keep_what_others_have_set() {
+fn three_way_patch_keeps_foreign_fields() {
     let original = json!({"metadata": {"labels": {"old": "1", "mine": "1"}},
         "spec": {"containers": [{"name": "a", "image": "1", "tty": true}, {"name": "b"}]}});
     let modified =
@@ -78,7 +78,7 @@ fn three_ways_keep_what_others_have_set() {
 }
 
 #[test]
-fn a_field_that_two_have_changed_is_a_conflict_or_is_overwritten() {
+fn field_changed_by_both_conflicts_or_is_overwritten() {
     let image = |image: &str| json!({"spec": {"containers": [{"name": "a", "image": image}]}});
     let three = |on_conflict| strategic_three_way(&image("1"), &image("2"), &image("3"), pod(), on_conflict);
     let error = three(OnConflict::Fail).unwrap_err();
@@ -89,7 +89,7 @@ fn a_field_that_two_have_changed_is_a_conflict_or_is_overwritten() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_named() {
+fn incomparable_value_is_named_in_the_error() {
     let error = |from: Value, to: Value| strategic_diff(&from, &to, pod()).unwrap_err().to_string();
     assert_eq!(
         error(json!({"odd": {"a": 1}}), json!({"odd": {"a": 2}})),

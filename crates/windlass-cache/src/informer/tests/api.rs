@@ -7,17 +7,17 @@ use windlass_api::EventType;
 use super::*;
 use crate::{CacheMetrics, Callbacks, DecodeError, Decoding, Filtered, Mirror, WaitError, collections::ThreadSafeMap};
 
-fn labelled(name: &str, app: &str) -> Value {
+fn labeled(name: &str, app: &str) -> Value {
     let mut object = map(name);
     object["metadata"]["labels"] = json!({ "app": app });
     object
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_filtered_handler_sees_what_passes_come_and_go() {
+async fn filtered_handler_gets_adds_and_deletes_at_the_filter() {
     let fake = FakeListWatch::new();
-    fake.apply(&labelled("in", "x"));
-    fake.apply(&labelled("out", "y"));
+    fake.apply(&labeled("in", "x"));
+    fake.apply(&labeled("out", "y"));
     let informer = informer(&fake);
     let diary = Diary::default();
     let passes = |object: &Cached<ConfigMap>| object.meta().label("app") == Some("x");
@@ -26,7 +26,7 @@ async fn a_filtered_handler_sees_what_passes_come_and_go() {
     soon(registration.has_synced()).await.unwrap();
     assert_eq!(diary.take(), ["initial n/in@2"]);
     for (name, app) in [("in", "x"), ("in", "y"), ("in", "y"), ("in", "x"), ("out", "y"), ("new", "x")] {
-        fake.apply(&labelled(name, app));
+        fake.apply(&labeled(name, app));
     }
     fake.delete(&key("in"));
     fake.delete(&key("out"));
@@ -82,7 +82,7 @@ async fn notifications_are_a_stream_that_ends_with_the_informer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_waited_for_may_be_there_already_or_come_later_or_never() {
+async fn wait_ends_at_once_later_or_with_a_timeout() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
     let informer = informer(&fake);
@@ -106,7 +106,7 @@ async fn what_is_waited_for_may_be_there_already_or_come_later_or_never() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_the_version_of_a_write_reads_the_write() {
+async fn waiting_for_a_written_version_shows_the_write() {
     let fake = FakeListWatch::new();
     for queue in ["in order", "one by one", "per object"] {
         let informer = match queue {
@@ -240,7 +240,7 @@ impl CacheMetrics for Counted {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_are_told_what_an_informer_does() {
+async fn informer_reports_metrics() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
     let metrics = Arc::new(Counted::default());
@@ -263,7 +263,7 @@ async fn metrics_are_told_what_an_informer_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_are_told_of_what_does_not_decode_where_it_is_asked_for() {
+async fn late_decode_errors_are_counted() {
     let fake = FakeListWatch::new();
     let mut odd = map("odd");
     odd["data"] = json!("no map");
@@ -283,7 +283,7 @@ async fn metrics_are_told_of_what_does_not_decode_where_it_is_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_change_is_a_step_of_its_own_and_a_list_is_one() {
+async fn steps_are_counted_per_change_and_per_list() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
     fake.apply(&map("b"));
@@ -302,7 +302,7 @@ async fn each_change_is_a_step_of_its_own_and_a_list_is_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn beyond_the_budget_what_a_watch_brings_is_compressed_whoever_takes_it() {
+async fn watched_objects_over_the_budget_are_compressed() {
     let (fake, object) = (FakeListWatch::new(), |name: &str| {
         let mut object = map(name);
         object["data"]["k"] = "the same again, ".repeat(40).into();

@@ -209,7 +209,7 @@ impl Play {
 /// expired versions, lost storages, resyncs, and handlers that are added and removed. Each handler receives a legal
 /// sequence, and in the end the store and all handlers have the server's state.
 #[tokio::test(start_paused = true)]
-async fn whatever_happens_everybody_ends_up_with_what_the_server_has() {
+async fn all_interleavings_end_with_the_servers_state() {
     for seed in 0..60 {
         let mut play = Play::new(seed);
         play.informer.add_index(by_app("app")).await.unwrap();

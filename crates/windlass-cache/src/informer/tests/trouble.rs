@@ -25,7 +25,7 @@ fn picky() -> Transform {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transform_changes_what_handlers_and_readers_see() {
+async fn transform_applies_to_handlers_and_readers() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
     let (informer, errors) = troubled(&fake, InformerOptions::default().transform(Transform::without(["/data"])));
@@ -77,7 +77,7 @@ async fn transform_runs_once_per_object_with_either_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transform_that_fails_leaves_the_object_out_and_never_hides_its_deletion() {
+async fn failing_transform_omits_object_but_not_its_deletion() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
     let (informer, errors) = troubled(&fake, InformerOptions::default().transform(picky()));
@@ -115,7 +115,7 @@ async fn a_transform_may_not_make_another_object_of_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_index_function_that_fails_leaves_the_object_out_of_its_index_alone() {
+async fn failing_index_omits_the_object_from_it_only() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
     let (informer, errors) = troubled(&fake, InformerOptions::default());
@@ -137,7 +137,7 @@ async fn an_index_function_that_fails_leaves_the_object_out_of_its_index_alone()
 }
 
 #[tokio::test(start_paused = true)]
-async fn garbage_and_an_object_without_a_name_are_told_and_passed_over() {
+async fn invalid_and_nameless_objects_are_reported_and_skipped() {
     let fake = FakeListWatch::new();
     let (informer, errors) = troubled(&fake, InformerOptions::default());
     let run = Run::synced(&informer).await;
@@ -153,7 +153,7 @@ async fn garbage_and_an_object_without_a_name_are_told_and_passed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_hook_that_panics_harms_nobody() {
+async fn panicking_error_hook_is_contained() {
     let fake = FakeListWatch::new();
     let options = InformerOptions::default().on_error(|_| panic!("expected panic of the test"));
     let informer = Maps::new(Arc::new(fake.clone()), options);
@@ -220,7 +220,7 @@ impl CacheMetrics for Hysteric {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_that_panic_harm_nobody() {
+async fn panicking_metrics_are_contained() {
     let fake = FakeListWatch::new();
     let mut odd = map("odd");
     odd["data"] = json!("no map");
@@ -270,7 +270,7 @@ impl Object for Fussy {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_decoder_that_panics_harms_nobody_whenever_it_runs() {
+async fn panicking_decoder_is_contained() {
     let fake = FakeListWatch::new();
     fake.apply(&map("bad"));
     for decoding in [Decoding::OnUse, Decoding::Early] {

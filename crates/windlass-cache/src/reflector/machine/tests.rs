@@ -75,7 +75,7 @@ fn rewatch(version: &str) -> Effect {
 }
 
 #[test]
-fn the_first_list_takes_any_version_and_the_watch_goes_on_from_it() {
+fn first_list_uses_version_0_and_watch_resumes() {
     let (machine, effect) = machine(InitialSync::List).step(Input::Elapsed);
     assert_eq!(effect, Effect::List(list(Some("0"), Some(500))));
     let (machine, effect) = machine.step(page(7, None));
@@ -85,7 +85,7 @@ fn the_first_list_takes_any_version_and_the_watch_goes_on_from_it() {
 }
 
 #[test]
-fn pages_follow_each_other_and_the_version_is_the_first_one_s() {
+fn pages_have_the_version_of_the_first_page() {
     let (machine, effect) = after(machine(InitialSync::List), [Input::Elapsed, page(7, Some("more"))]);
     let next = ListOptions { continue_token: Some("more".to_owned()), ..list(None, Some(500)) };
     assert_eq!(effect, Effect::List(next));
@@ -94,14 +94,14 @@ fn pages_follow_each_other_and_the_version_is_the_first_one_s() {
 }
 
 #[test]
-fn a_relist_never_goes_back_and_asks_a_watch_cache_for_everything_at_once() {
+fn relist_keeps_the_version_and_requests_one_page() {
     let inputs = [Input::Event(updated(9)), Input::WatchClosed(Length::VeryShort), Input::Elapsed];
     let (_, effect) = after(watching(7), inputs);
     assert_eq!(effect, Effect::List(list(Some("9"), None)));
 }
 
 #[test]
-fn a_server_that_pages_a_list_of_any_version_is_asked_for_pages_ever_after() {
+fn server_that_pages_version_0_keeps_getting_page_limits() {
     let inputs =
         [Input::Elapsed, page(7, Some("more")), page(7, None), Input::WatchClosed(Length::VeryShort), Input::Elapsed];
     let (_, effect) = after(machine(InitialSync::List), inputs);
@@ -122,7 +122,7 @@ fn a_page_size_of_the_user_holds_for_every_list() {
 }
 
 #[test]
-fn a_version_that_cannot_be_served_is_given_up_for_the_most_recent_once() {
+fn expired_version_falls_back_to_most_recent_once() {
     for failure in [Failure::Expired, Failure::TooLarge] {
         let inputs = [Input::WatchFailed(Stage::Open, Failure::Expired), Input::Elapsed];
         let (machine, effect) = after(watching(7), inputs);
@@ -158,7 +158,7 @@ fn other_failures_of_a_list_wait_as_long_as_the_server_asks() {
 }
 
 #[test]
-fn each_event_advances_the_version_from_which_the_watch_goes_on() {
+fn each_event_advances_the_resume_version() {
     let mut machine = watching(7);
     for (input, expected) in
         [(added(8), added(8)), (updated(9), updated(9)), (deleted(10), deleted(10)), (bookmark(15), bookmark(15))]
@@ -171,7 +171,7 @@ fn each_event_advances_the_version_from_which_the_watch_goes_on() {
 }
 
 #[test]
-fn a_watch_without_a_version_tells_no_progress_until_the_first_change() {
+fn unversioned_watch_has_no_progress_before_a_change() {
     let list_without_version = Input::PageEnded(ListMeta::default());
     let (machine, effect) = after(machine(InitialSync::List), [Input::Elapsed, list_without_version]);
     assert!(matches!(effect, Effect::Replace { then: Then::Watch(WatchOptions { resource_version: None, .. }), .. }));
@@ -182,7 +182,7 @@ fn a_watch_without_a_version_tells_no_progress_until_the_first_change() {
 }
 
 #[test]
-fn a_watch_that_cannot_be_opened_now_is_opened_later_without_a_list() {
+fn failed_watch_start_is_retried_without_a_list() {
     let after_3s = Some(Duration::from_secs(3));
     for (failure, delay) in [(Failure::Refused, None), (Failure::TooManyRequests(after_3s), after_3s)] {
         let (machine, effect) = watching(7).step(Input::WatchFailed(Stage::Opening, failure));
@@ -198,7 +198,7 @@ fn a_watch_that_cannot_be_opened_now_is_opened_later_without_a_list() {
 }
 
 #[test]
-fn a_watch_that_fails_otherwise_leads_to_a_list() {
+fn other_watch_errors_cause_a_relist() {
     for input in [
         Input::WatchFailed(Stage::Opening, Failure::Other),
         Input::WatchFailed(Stage::Opening, Failure::Expired),
@@ -213,7 +213,7 @@ fn a_watch_that_fails_otherwise_leads_to_a_list() {
 }
 
 #[test]
-fn a_server_whose_history_is_another_one_is_asked_for_its_most_recent_state() {
+fn server_with_other_history_is_relisted_at_most_recent() {
     let (_, effect) = after(watching(7), [Input::Event(bookmark(3)), Input::Elapsed]);
     assert_eq!(effect, Effect::List(list(None, Some(500))));
     let (_, effect) = watching(7).step(Input::Event(added(7)));
@@ -225,7 +225,7 @@ fn probe() -> Effect {
 }
 
 #[test]
-fn a_server_that_was_away_is_asked_how_far_it_is_before_the_watch_goes_on() {
+fn watch_checks_the_server_version_after_an_outage() {
     let after_2s = Some(Duration::from_secs(2));
     let (probing, effect) = watching(7).step(Input::WatchClosed(Length::Cut));
     assert_eq!((&probing.state, effect), (&State::Probing, probe()));
@@ -250,7 +250,7 @@ fn a_server_that_was_away_is_asked_how_far_it_is_before_the_watch_goes_on() {
 }
 
 #[test]
-fn the_present_state_comes_first_over_the_watch_and_the_same_watch_goes_on() {
+fn watch_list_continues_with_the_same_watch() {
     let (machine, effect) = machine(InitialSync::Watch).step(Input::Elapsed);
     assert_eq!(effect, stream(None), "the most recent version, never any version");
     let mut machine = machine;
@@ -271,7 +271,7 @@ fn the_present_state_comes_first_over_the_watch_and_the_same_watch_goes_on() {
 }
 
 #[test]
-fn a_server_that_cannot_begin_with_the_present_state_is_listed_for_this_round() {
+fn unsupported_watch_list_falls_back_to_a_list() {
     for input in [
         Input::WatchFailed(Stage::Opening, Failure::Other),
         Input::WatchFailed(Stage::Open, Failure::Other),
@@ -285,7 +285,7 @@ fn a_server_that_cannot_begin_with_the_present_state_is_listed_for_this_round() 
 }
 
 #[test]
-fn a_present_state_that_does_not_come_to_its_end_is_asked_for_again() {
+fn incomplete_initial_events_are_requested_again() {
     let (streaming, _) = machine(InitialSync::Watch).step(Input::Elapsed);
     let after_2s = Some(Duration::from_secs(2));
     for (input, delay) in [
@@ -316,13 +316,13 @@ fn unservable_version_falls_back_to_most_recent() {
 }
 
 #[test]
-fn what_cannot_come_starts_all_over_after_a_wait() {
+fn permanent_watch_error_relists_after_a_delay() {
     let (machine, effect) = watching(7).step(Input::Elapsed);
     assert_eq!((machine.state, effect), (State::Waiting(Next::Sync), Effect::Wait(None)));
 }
 
 #[test]
-fn no_more_is_asked_for_than_the_type_holds() {
+fn requests_have_the_content_of_the_machine() {
     for content in [Content::Object, Content::Metadata] {
         for initial_sync in [InitialSync::List, InitialSync::Watch] {
             let machine = Machine::new(ListWatchParams { content, initial_sync, ..ListWatchParams::default() });

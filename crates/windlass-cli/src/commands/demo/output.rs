@@ -211,14 +211,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_conflict_is_explained_to_those_who_meet_it_first() {
+    fn first_conflict_is_explained() {
         assert!(meaning(409, "Conflict").contains("retried"));
         assert!(meaning(409, "AlreadyExists").contains("already exists"));
         assert_eq!((meaning(404, "NotFound"), meaning(201, "")), (" (it is already deleted)", ""));
     }
 
     #[test]
-    fn a_failure_is_told_in_one_short_line() {
+    fn failure_is_printed_in_one_short_line() {
         let message = "update pods \"p\": the server answered 409 Conflict: Operation cannot be fulfilled: and so on";
         assert_eq!(headline(message), "update pods \"p\": the server answered 409 Conflict");
         assert_eq!(headline("timed out"), "timed out");

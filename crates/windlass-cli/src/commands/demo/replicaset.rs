@@ -67,11 +67,11 @@ mod tests {
     use windlass_controllers::BuiltIn;
 
     use super::*;
-    use crate::commands::demo::view::{Colour, Mode};
+    use crate::commands::demo::view::{Color, Mode};
 
     async fn walk(controllers: Controllers) -> (Result<(), String>, String) {
         let mut out = Vec::new();
-        let view = View::new(&mut out, Mode::Plain, Colour::No);
+        let view = View::new(&mut out, Mode::Plain, Color::No);
         let outcome = run(view, controllers, Duration::ZERO).await.map_err(|error| error.to_string());
         (outcome, String::from_utf8(out).unwrap())
     }

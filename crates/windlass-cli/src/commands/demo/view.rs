@@ -19,7 +19,7 @@ const COLUMNS: usize = 3;
 
 /// Specifies whether to use colors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Colour {
+pub(crate) enum Color {
     Yes,
     No,
 }
@@ -81,15 +81,15 @@ pub(crate) enum PodState {
 pub(crate) struct View<W> {
     out: W,
     mode: Mode,
-    colour: Colour,
+    color: Color,
     pods: BTreeMap<String, PodState>,
     /// The number of terminal lines that the panel currently takes.
     painted: usize,
 }
 
 impl<W: Write> View<W> {
-    pub(crate) const fn new(out: W, mode: Mode, colour: Colour) -> Self {
-        Self { out, mode, colour, pods: BTreeMap::new(), painted: 0 }
+    pub(crate) const fn new(out: W, mode: Mode, color: Color) -> Self {
+        Self { out, mode, color, pods: BTreeMap::new(), painted: 0 }
     }
 
     /// Writes a line; `at` is the time since the start.
@@ -176,9 +176,9 @@ impl<W: Write> View<W> {
     }
 
     fn paint_in(&self, ink: Ink, text: &str) -> String {
-        match self.colour {
-            Colour::No => text.to_owned(),
-            Colour::Yes => format!("\x1b[{}m{text}\x1b[0m", ink.code()),
+        match self.color {
+            Color::No => text.to_owned(),
+            Color::Yes => format!("\x1b[{}m{text}\x1b[0m", ink.code()),
         }
     }
 }
@@ -247,15 +247,15 @@ impl Ink {
 mod tests {
     use super::*;
 
-    fn shown(mode: Mode, colour: Colour, act: impl FnOnce(&mut View<&mut Vec<u8>>)) -> String {
+    fn shown(mode: Mode, color: Color, act: impl FnOnce(&mut View<&mut Vec<u8>>)) -> String {
         let mut out = Vec::new();
-        act(&mut View::new(&mut out, mode, colour));
+        act(&mut View::new(&mut out, mode, color));
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn a_pipe_gets_plain_lines() {
-        let text = shown(Mode::Plain, Colour::No, |view| {
+        let text = shown(Mode::Plain, Color::No, |view| {
             let line = Line::Write { request: "POST pods/web-1".to_owned(), status: 409, meaning: " (why)" };
             view.pod("web-1", Some(PodState::Ready)).unwrap();
             view.line(Duration::from_millis(1_500), &line).unwrap();
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_terminal_keeps_the_panel_below_the_lines() {
-        let text = shown(Mode::Live, Colour::No, |view| {
+        let text = shown(Mode::Live, Color::No, |view| {
             view.pod("web-1", Some(PodState::Ready)).unwrap();
             view.pod("web-2", Some(PodState::Pending)).unwrap();
             view.line(Duration::ZERO, &Line::Note("x".to_owned())).unwrap();
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn panel_fits_80_columns_and_is_never_wrapped() {
-        let text = shown(Mode::Live, Colour::No, |view| {
+        let text = shown(Mode::Live, Color::No, |view| {
             for pod in ["web-5d9c7f6b8d-2x7kq", "web-5d9c7f6b8d-9fjzl", "web-5d9c7f6b8d-wq4mt"] {
                 view.pod(pod, Some(PodState::Ready)).unwrap();
             }
@@ -295,8 +295,8 @@ mod tests {
     }
 
     #[test]
-    fn colours_can_be_had() {
+    fn colors_can_be_enabled() {
         let line = Line::Seen("x".to_owned());
-        assert!(shown(Mode::Plain, Colour::Yes, |view| view.line(Duration::ZERO, &line).unwrap()).contains("\x1b[32m"));
+        assert!(shown(Mode::Plain, Color::Yes, |view| view.line(Duration::ZERO, &line).unwrap()).contains("\x1b[32m"));
     }
 }

@@ -61,14 +61,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_manifest_is_named_with_its_file() {
+    fn invalid_manifest_is_named_with_its_file() {
         let error = |text: &str| manifests(text, "a.yaml").unwrap_err().to_string();
         assert_eq!(error("kind: Pod"), "a.yaml: object 0 has no apiVersion");
         assert_eq!(error("apiVersion: v1\nkind: Pod"), "a.yaml: object 0 has no name");
     }
 
     #[test]
-    fn a_folder_stands_for_the_manifests_in_it() {
+    fn folder_argument_reads_its_manifests() {
         let folder = std::env::temp_dir().join(format!("windlass-get-files-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let manifest = |name: &str| format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\n");

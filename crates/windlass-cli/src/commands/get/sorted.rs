@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_order_is_refused() {
+    fn sorting_by_unordered_values_is_rejected() {
         assert!(sorted(".b", &json!([{"b": true}])).unwrap_err().contains("boolean"));
         let error = sorted(".x", &json!([{}, {"y": 1}])).unwrap_err();
         assert_eq!(error, "couldn't find any field with path \"{.x}\" in the list of objects");

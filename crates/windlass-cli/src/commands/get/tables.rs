@@ -142,9 +142,9 @@ impl Get<'_> {
     fn say_nothing_found(&mut self, selection: &[Selection]) -> io::Result<()> {
         let namespaced = selection.iter().all(|selection| selection.resource.is_namespaced());
         if namespaced && !self.options.all_namespaces {
-            writeln!(self.told, "No resources found in {} namespace.", self.client.default_namespace())
+            writeln!(self.notices, "No resources found in {} namespace.", self.client.default_namespace())
         } else {
-            writeln!(self.told, "No resources found")
+            writeln!(self.notices, "No resources found")
         }
     }
 }

@@ -15,10 +15,10 @@ struct Command {
 async fn get(client: &Client, arguments: &str) -> Result<(String, String), String> {
     let arguments = std::iter::once("get").chain(arguments.split_whitespace());
     let options = Command::try_parse_from(arguments).map_err(|error| error.to_string())?.options;
-    let (mut out, mut told) = (Vec::new(), Vec::new());
-    let run = Get { options: &options, client: client.clone(), out: &mut out, told: &mut told };
+    let (mut out, mut notices) = (Vec::new(), Vec::new());
+    let run = Get { options: &options, client: client.clone(), out: &mut out, notices: &mut notices };
     run.run(&CachedDiscovery::in_memory(client.clone())).await.map_err(|error| error.to_string())?;
-    Ok((String::from_utf8(out).unwrap(), String::from_utf8(told).unwrap()))
+    Ok((String::from_utf8(out).unwrap(), String::from_utf8(notices).unwrap()))
 }
 
 async fn printed(client: &Client, arguments: &str) -> String {
@@ -76,7 +76,7 @@ async fn a_table_has_the_columns_of_the_server() {
 }
 
 #[tokio::test]
-async fn several_types_stand_apart_with_their_kinds() {
+async fn several_types_are_printed_as_separate_tables() {
     let client = server().await;
     let text = printed(&client, "cm,svc").await;
     let (maps, services) = text.split_once("\n\n").unwrap();
@@ -152,7 +152,7 @@ async fn a_part_of_an_object_is_shown_by_its_name() {
 }
 
 #[tokio::test]
-async fn what_files_are_about_is_shown_as_it_is_in_the_cluster() {
+async fn objects_of_files_are_read_from_the_cluster() {
     let client = server().await;
     let path = std::env::temp_dir().join(format!("windlass-get-{}.yaml", std::process::id()));
     let map =
@@ -169,7 +169,7 @@ async fn what_files_are_about_is_shown_as_it_is_in_the_cluster() {
 }
 
 #[tokio::test]
-async fn what_a_template_may_miss_is_said_by_a_flag() {
+async fn missing_template_keys_are_allowed_by_flag() {
     let client = server().await;
     assert_eq!(printed(&client, "cm one -o jsonpath={.data.none}").await, "");
     let strict = "cm one --allow-missing-template-keys=false -o jsonpath=";
@@ -178,7 +178,7 @@ async fn what_a_template_may_miss_is_said_by_a_flag() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_told() {
+async fn missing_resources_are_reported() {
     let client = server().await;
     assert_eq!(
         get(&client, "pods").await.unwrap(),
@@ -194,7 +194,7 @@ async fn what_is_not_there_is_told() {
 }
 
 #[tokio::test]
-async fn a_path_can_be_asked_for_as_it_is() {
+async fn raw_path_is_requested_unchanged() {
     let client = server().await;
     assert!(printed(&client, "--raw /version").await.contains("gitVersion"));
     assert!(get(&client, "--raw /nothing").await.unwrap_err().contains("404"));
@@ -220,8 +220,8 @@ async fn watched(arguments: &str, first: &str, then: &str) {
     let options = Command::try_parse_from(std::iter::once("get").chain(arguments.split_whitespace())).unwrap().options;
     let (text, mut seen) = tokio::sync::watch::channel(String::new());
     let discovery = CachedDiscovery::in_memory(client.clone());
-    let (mut out, mut told) = (Shared(text), Vec::new());
-    let run = Get { options: &options, client: client.clone(), out: &mut out, told: &mut told };
+    let (mut out, mut notices) = (Shared(text), Vec::new());
+    let run = Get { options: &options, client: client.clone(), out: &mut out, notices: &mut notices };
     let change = async {
         seen.wait_for(|text| text.contains(first)).await.unwrap();
         let maps = ApiResource::namespaced(GroupVersionKind::new("", "v1", "ConfigMap"), "configmaps");
@@ -238,7 +238,7 @@ async fn watched(arguments: &str, first: &str, then: &str) {
 }
 
 #[tokio::test]
-async fn a_watch_goes_on_with_what_changes() {
+async fn watch_prints_changes_after_the_list() {
     watched("cm -w", "two", "\nlate   0").await;
     watched("cm -w -o name", "configmap/two\n", "configmap/late\n").await;
 }

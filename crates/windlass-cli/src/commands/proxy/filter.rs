@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn rejected_path_is_recognised_in_every_spelling() {
+    fn rejected_path_is_recognized_in_every_spelling() {
         let exec = "/api/v1/namespaces/default/pods/p/exec";
         assert_eq!(check("/api/v1/namespaces/default/pods/p/log?x=exec", &[]), Ok(()));
         for path in [

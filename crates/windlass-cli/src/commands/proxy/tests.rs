@@ -62,7 +62,7 @@ async fn requests_are_passed_on_and_a_watch_streams_through() {
 }
 
 #[tokio::test]
-async fn requests_are_passed_on_as_fast_as_they_come() {
+async fn proxied_requests_are_not_rate_limited() {
     let an_hour = RateLimit::new(std::time::Duration::from_hours(1), 1);
     let (client, ..) = proxy_of(testing::client().with_rate_limit(an_hour), &[]).await;
     let client = client.without_rate_limit();
@@ -75,14 +75,14 @@ async fn requests_are_passed_on_as_fast_as_they_come() {
 }
 
 #[tokio::test]
-async fn failures_are_the_servers_own() {
+async fn proxy_returns_the_servers_failures() {
     let (client, _, _) = proxy(&[]).await;
     let (status, text) = ask(&client, "/api/v1/namespaces/default/pods/nope").await;
     assert_eq!((status, text.contains(r#""reason":"NotFound""#)), (404, true));
 }
 
 #[tokio::test]
-async fn what_the_filter_does_not_know_is_not_passed_on() {
+async fn requests_rejected_by_the_filter_are_not_forwarded() {
     let (client, _, address) = proxy(&["--reject-methods=^DELETE$,^PUT$"]).await;
     assert_eq!(ask(&client, "/api/v1/namespaces/default/pods/p/exec?command=x").await.0, 403);
     let delete = Request::delete("/api/v1/namespaces/default/pods/p").body(()).unwrap();
@@ -141,7 +141,7 @@ async fn a_prefix_is_taken_off() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_is_a_bad_gateway() {
+async fn unreachable_server_is_a_bad_gateway() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

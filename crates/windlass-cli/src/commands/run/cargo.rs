@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn how_far_cargo_is_is_shown_and_what_it_waits_for_once() {
+    async fn cargo_progress_is_shown_and_waits_printed_once() {
         let told = "    Blocking waiting for file lock on package cache
     Blocking waiting for file lock on build directory
    Compiling shop-operator v0.1.0 (/shop)

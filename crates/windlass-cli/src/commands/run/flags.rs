@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_says_holds_and_the_rest_is_added() {
+    fn user_flags_win_and_defaults_are_added() {
         let said = flags(&["--webhook-port", "9443", "--health-probe-bind-address=:8081"]).unwrap();
         let expected = ["--webhook-port", "9443", "--health-probe-bind-address=:8081", "--webhook-host=127.0.0.1"];
         assert_eq!(said.arguments, expected, "webhooks listen on this machine only");

@@ -286,7 +286,7 @@ webhooks:
     }
 
     #[tokio::test(start_paused = true)]
-    async fn webhooks_of_which_the_manager_says_nothing_are_named() {
+    async fn unserved_webhooks_are_named() {
         let client = crate::testing::client();
         let webhooks = manifests(&[WEBHOOKS]);
         webhooks.apply(&client, &mut Applied::default()).await.unwrap();

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_that_is_not_ready_is_asked_again() {
+    async fn unready_manager_is_polled_again() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let asked = tokio::spawn(async move {

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_is_dropped_is_gone_with_its_children() {
+    async fn dropped_process_ends_with_its_children() {
         let (process, mut output) = shell("echo up; sleep 1000 & wait").await;
         drop(process);
         // The pipe ends when no process holds its other end.

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_admits_what_it_names_and_nothing_else() {
+    fn policy_allows_only_listed_plugins() {
         let shell = look_up("sh", &env::var_os("PATH").unwrap()).unwrap();
         assert_eq!(PluginPolicy::AllowAll.admit("sh").unwrap(), Path::new("sh"));
         assert!(matches!(PluginPolicy::DenyAll.admit("sh"), Err(PluginError::Denied)));

@@ -175,7 +175,7 @@ async fn in_use(live: &LiveIdentity, known: Option<&Arc<Identity>>) -> Arc<Ident
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_certificate_is_asked_for_once_approved_kept_and_put_in_use() {
+async fn certificate_is_requested_once_stored_and_used() {
     for fate in [Fate::Signed, Fate::SignedLater] {
         let cluster = Cluster::new([fate]);
         let store = Arc::new(MemoryStore::default());
@@ -197,7 +197,7 @@ async fn a_certificate_is_asked_for_once_approved_kept_and_put_in_use() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_one_is_asked_for_when_70_to_90_percent_of_the_time_are_over() {
+async fn certificate_is_renewed_at_70_to_90_percent_of_its_time() {
     let cluster = Cluster::new([Fate::Signed]);
     run_for(cluster.manager(MemoryStore::default()), 20 * LIFETIME).await;
     let times = cluster.times();
@@ -210,7 +210,7 @@ async fn the_next_one_is_asked_for_when_70_to_90_percent_of_the_time_are_over() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_certificate_that_was_kept_is_used_until_its_time() {
+async fn stored_certificate_is_used_until_renewal() {
     let cluster = Cluster::new([Fate::Signed]);
     let store = Arc::new(MemoryStore::default());
     run_for(cluster.manager(Shared(Arc::clone(&store))), Duration::from_hours(1)).await;
@@ -227,7 +227,7 @@ async fn a_certificate_that_was_kept_is_used_until_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bootstrap_certificate_serves_until_there_is_another() {
+async fn bootstrap_certificate_is_used_until_the_first_issue() {
     let cluster = Cluster::new([Fate::Forbidden, Fate::Signed]);
     let bootstrap = cluster.0.authority.issue(&Leaf::client("jane"), cluster.validity()).unwrap();
     let manager = cluster.manager(MemoryStore::default()).with_bootstrap(&bootstrap);
@@ -242,7 +242,7 @@ async fn a_bootstrap_certificate_serves_until_there_is_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_is_tried_again_later_each_time() {
+async fn failed_requests_are_retried_with_back_off() {
     use Fate::{Deleted, Denied, Failed, Forbidden, Signed, SignedWrongly};
     let cluster = Cluster::new([Forbidden, Denied, Failed, Deleted, SignedWrongly, Forbidden, Forbidden, Signed]);
     run_for(cluster.manager(MemoryStore::default()), Duration::from_mins(10)).await;
@@ -254,7 +254,7 @@ async fn what_fails_is_tried_again_later_each_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_error_tells_what_became_of_the_request() {
+async fn error_reports_the_outcome_of_the_request() {
     for (fate, expected) in [
         (Fate::Denied, r#"the certificate signing request "csr-1" was not granted: Denied: it is so"#),
         (Fate::Failed, r#"the certificate signing request "csr-1" was not granted: Failed: it is so"#),
@@ -272,7 +272,7 @@ async fn the_error_tells_what_became_of_the_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_wanted_may_change_also_while_a_request_waits() {
+async fn template_change_applies_during_pending_request() {
     let cluster = Cluster::new([Fate::Signed, Fate::Ignored, Fate::Signed]);
     let (wish, wishes) = watch::channel(wanted());
     let manager = cluster.manager(MemoryStore::default()).following(wishes);

@@ -21,7 +21,7 @@ fn owned(pod: &Pod) -> Option<&[ManagedFieldsEntry]> {
 }
 
 #[tokio::test]
-async fn managed_fields_are_left_out_of_every_answer_by_a_client_that_does_not_want_them() {
+async fn managed_fields_are_omitted_from_responses_on_request() {
     let pod: Pod = serde_json::from_str(POD).unwrap();
     let fake = Fake::json(POD);
     assert_eq!(owned(&fake.client().get::<Pod>("p").await.unwrap()), owned(&pod), "retained by default");
@@ -48,7 +48,7 @@ async fn managed_fields_are_left_out_of_every_answer_by_a_client_that_does_not_w
 }
 
 #[tokio::test]
-async fn a_write_whose_answer_nobody_reads_fails_as_any_other_and_minds_no_answer() {
+async fn write_with_discarded_response_still_reports_errors() {
     let pod: Pod = serde_json::from_str(POD).unwrap();
     for answer in ["no JSON", POD] {
         let fake = Fake::json(answer);

@@ -176,12 +176,12 @@ async fn call(client: &Client, kind: u64) -> Result<()> {
 }
 
 #[tokio::test]
-async fn ten_thousand_requests_given_up_anywhere_leave_no_task_and_no_connection() {
+async fn dropped_requests_leave_no_task_or_connection() {
     give_up(Spoken::Http1).await;
 }
 
 #[tokio::test]
-async fn over_one_shared_connection_they_leave_no_task_and_no_stream() {
+async fn dropped_requests_on_http2_leave_no_task_or_stream() {
     give_up(Spoken::Http2).await;
 }
 

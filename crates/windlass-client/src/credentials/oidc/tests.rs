@@ -98,7 +98,7 @@ async fn header(config: OidcConfig, clock: Clock) -> Result<String, String> {
 }
 
 #[tokio::test]
-async fn a_token_that_holds_is_used_and_the_provider_not_asked() {
+async fn valid_token_is_used_without_refresh() {
     let config = OidcConfig { id_token: Some(token(1000).into()), ..config("http://127.0.0.1:1") };
     assert_eq!(header(config.clone(), at(989)).await.unwrap(), format!("Bearer {}", token(1000)));
     // Ten seconds before its expiry, the token is not used any more.
@@ -107,7 +107,7 @@ async fn a_token_that_holds_is_used_and_the_provider_not_asked() {
 }
 
 #[tokio::test]
-async fn another_is_bought_and_both_are_written_down() {
+async fn refreshed_tokens_are_written_to_the_kubeconfig() {
     let provider = Provider::start().await;
     let folder = Folder::new("oidc-store");
     let file = folder.write(
@@ -136,7 +136,7 @@ async fn another_is_bought_and_both_are_written_down() {
 }
 
 #[tokio::test]
-async fn why_there_is_no_token_is_said_without_secrets() {
+async fn refresh_errors_contain_no_secrets() {
     let provider = Provider::start().await;
     let good = config(&provider.url);
     let endpoint = format!("{}/buy?tenant=1 answered 401", provider.url);

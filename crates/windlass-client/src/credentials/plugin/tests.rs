@@ -69,7 +69,7 @@ async fn a_token_is_used_until_it_expires() {
 }
 
 #[tokio::test]
-async fn however_many_wait_it_runs_once() {
+async fn concurrent_requests_run_the_plugin_once() {
     let folder = Folder::new("exec-once");
     let credentials =
         Credentials::new(&Auth::Exec(Box::new(counting(&folder, ""))), &Clock::system(), &MetricsRecorder::default())
@@ -81,7 +81,7 @@ async fn however_many_wait_it_runs_once() {
 }
 
 #[tokio::test]
-async fn what_the_server_refuses_is_renewed_and_the_request_sent_once_more() {
+async fn rejected_token_is_renewed_and_request_retried_once() {
     let folder = Folder::new("exec-refused");
     let credentials =
         Credentials::new(&Auth::Exec(Box::new(counting(&folder, ""))), &Clock::system(), &MetricsRecorder::default())
@@ -98,7 +98,7 @@ async fn what_the_server_refuses_is_renewed_and_the_request_sent_once_more() {
 }
 
 #[tokio::test]
-async fn a_program_is_told_what_it_is_asked_for() {
+async fn plugin_gets_the_exec_info() {
     let folder = Folder::new("exec-info");
     let file = folder.path().join("info");
     let mut config = script(&format!(
@@ -123,7 +123,7 @@ async fn a_program_is_told_what_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_program_that_gives_no_credentials_is_named_and_its_words_are_not_shown() {
+async fn failing_plugin_is_named_without_its_output() {
     let answering = |answer: &str| script(&format!("echo '{answer}'"));
     let version = r#""kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1""#;
     let status = |fields: &str| answering(&format!(r#"{{{version},"status":{{{fields}}}}}"#));
@@ -154,7 +154,7 @@ async fn a_program_that_gives_no_credentials_is_named_and_its_words_are_not_show
 }
 
 #[tokio::test(start_paused = true)]
-async fn people_are_told_ten_times_an_hour_how_to_get_the_program() {
+async fn install_hint_is_printed_ten_times_an_hour() {
     let mut config = ExecConfig::new("no-such-program", ExecVersion::V1);
     config.install_hint = Some("run\n\u{1b}[31minstall".to_owned());
     let credentials =

@@ -37,7 +37,7 @@ fn hours_ahead(hours: i64) -> Clock {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_server_is_asked_once_until_told_otherwise() {
+async fn discovery_is_cached_until_invalidated() {
     let fake = server();
     let cached = CachedDiscovery::in_memory(fake.client());
     assert_eq!(cached.age(), None);
@@ -53,7 +53,7 @@ async fn the_server_is_asked_once_until_told_otherwise() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_older_than_its_time_to_live_is_asked_for_anew() {
+async fn expired_discovery_is_requested_again() {
     let fake = server();
     let cached = CachedDiscovery::in_memory(fake.client()).with_time_to_live(HOUR);
     cached.get().await.unwrap();
@@ -76,7 +76,7 @@ async fn failures_are_not_remembered() {
 }
 
 #[tokio::test]
-async fn the_next_process_reads_what_the_last_one_wrote() {
+async fn discovery_cache_is_shared_between_processes() {
     let (fake, folder) = (server(), Folder::new("discovery-disk"));
     let first = CachedDiscovery::on_disk(fake.client(), folder.path(), HOUR, Clock::system());
     let written = first.get().await.unwrap();
@@ -97,7 +97,7 @@ async fn the_next_process_reads_what_the_last_one_wrote() {
 }
 
 #[tokio::test]
-async fn old_files_are_not_read_and_broken_ones_are_as_good_as_none() {
+async fn expired_and_broken_cache_files_are_ignored() {
     let (fake, folder) = (server(), Folder::new("discovery-broken"));
     let cached = |clock| CachedDiscovery::on_disk(fake.client(), folder.path(), HOUR, clock);
     cached(Clock::system()).get().await.unwrap();
@@ -115,7 +115,7 @@ async fn old_files_are_not_read_and_broken_ones_are_as_good_as_none() {
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_written_is_no_failure() {
+async fn unwritable_cache_folder_is_no_error() {
     let folder = Folder::new("discovery-readonly");
     let file = folder.write("file", "");
     let cached = CachedDiscovery::on_disk(server().client(), file.join("below"), HOUR, Clock::system());

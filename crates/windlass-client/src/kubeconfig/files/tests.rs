@@ -49,7 +49,7 @@ impl Two {
 }
 
 #[test]
-fn each_change_goes_where_the_entry_came_from() {
+fn change_is_written_to_the_file_of_its_entry() {
     let two = Two::new("files-home");
     two.files
         .edit(|kubeconfig| {
@@ -66,7 +66,7 @@ fn each_change_goes_where_the_entry_came_from() {
 }
 
 #[test]
-fn what_has_not_changed_stays_where_it_is() {
+fn unchanged_entries_keep_their_file_and_place() {
     let two = Two::new("files-order");
     two.files.edit(|kubeconfig| kubeconfig.rename_context("work", "play")).unwrap();
     assert_eq!(two.text("second"), SECOND, "not written at all");
@@ -88,7 +88,7 @@ fn what_has_not_changed_stays_where_it_is() {
 }
 
 #[test]
-fn the_current_context_is_set_where_it_counts_and_cleared_everywhere() {
+fn current_context_is_set_in_one_file_and_cleared_in_all() {
     let two = Two::new("files-current");
     two.files
         .edit(|kubeconfig| {
@@ -108,7 +108,7 @@ fn the_current_context_is_set_where_it_counts_and_cleared_everywhere() {
 }
 
 #[test]
-fn what_is_deleted_is_gone_from_its_file_and_no_other() {
+fn deleted_entry_is_removed_from_its_file_only() {
     let two = Two::new("files-delete");
     two.files
         .edit(|kubeconfig| {
@@ -125,7 +125,7 @@ fn what_is_deleted_is_gone_from_its_file_and_no_other() {
 }
 
 #[test]
-fn what_is_not_there_is_named_and_nothing_is_written() {
+fn missing_entry_is_an_error_and_nothing_is_written() {
     let two = Two::new("files-missing");
     let folder = two.folder.path().display().to_string();
     for (change, expected) in [
@@ -168,7 +168,7 @@ fn the_first_entry_makes_the_last_file() {
 }
 
 #[test]
-fn a_lock_holds_off_others() {
+fn lock_excludes_other_writers() {
     let two = Two::new("files-lock");
     let lock = two.folder.write("second.lock", "");
     let error = two.files.edit(|kubeconfig| kubeconfig.delete_user("zoe")).unwrap_err();
@@ -182,7 +182,7 @@ fn a_lock_holds_off_others() {
 
 #[cfg(unix)]
 #[test]
-fn links_and_permissions_stay() {
+fn symlinks_and_permissions_are_kept() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let folder = Folder::new("files-link");

@@ -56,7 +56,7 @@ async fn over_http2(answer: Vec<u8>) -> Option<Loss> {
 }
 
 #[tokio::test]
-async fn a_server_that_has_not_begun_with_a_request_says_so() {
+async fn rejected_stream_is_an_unprocessed_loss() {
     let refused = 7_u32.to_be_bytes();
     assert_eq!(over_http2(frame(RESET, 1, &refused)).await, Some(Loss::Unprocessed));
     // The server shuts down without an error and has accepted no stream.
@@ -64,7 +64,7 @@ async fn a_server_that_has_not_begun_with_a_request_says_so() {
 }
 
 #[tokio::test]
-async fn a_server_that_may_have_begun_is_another_matter() {
+async fn accepted_stream_is_an_unknown_loss() {
     // The server shuts down after accepting the request, and closes the connection.
     let taken_up = [0, 0, 0, 1, 0, 0, 0, 0];
     assert_eq!(over_http2(frame(GO_AWAY, 0, &taken_up)).await, Some(Loss::Unknown));
@@ -84,7 +84,7 @@ async fn a_server_that_may_have_begun_is_another_matter() {
 }
 
 #[test]
-fn what_says_most_decides() {
+fn loss_is_classified_by_the_error() {
     let lost = || io::Error::from(io::ErrorKind::BrokenPipe);
     assert_eq!(Loss::of(&io::Error::other(lost())), None);
     assert_eq!(

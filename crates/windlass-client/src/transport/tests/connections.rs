@@ -107,7 +107,7 @@ async fn requests_that_are_sent_together_are_written_together() {
 }
 
 #[tokio::test]
-async fn connections_can_be_opened_by_somebody_else() {
+async fn connections_can_be_opened_by_a_custom_dialer() {
     let pki = Pki::new();
     let server = Server::start(Some(pki.server("cluster.example", &["h2"], Clients::Any))).await;
     let (asked, address) = (Arc::new(parking_lot::Mutex::new(Vec::new())), server.address);
@@ -130,7 +130,7 @@ async fn connections_can_be_opened_by_somebody_else() {
 }
 
 #[tokio::test]
-async fn what_a_plugin_hands_out_is_shared_too() {
+async fn plugin_credentials_share_connections() {
     let folder = Folder::new("shared-plugin");
     let count = folder.path().join("count");
     let answer = r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":{"token":"t"}}"#;
@@ -231,7 +231,7 @@ async fn wire(server: SocketAddr) -> (SocketAddr, watch::Sender<bool>, JoinHandl
 }
 
 #[tokio::test]
-async fn a_server_that_has_gone_silent_is_found_out_by_pings() {
+async fn silent_server_is_detected_by_pings() {
     let pki = Pki::new();
     let server = Server::start(Some(pki.server("127.0.0.1", &["h2"], Clients::Any))).await;
     let (address, cut, task) = wire(server.address).await;

@@ -52,7 +52,7 @@ impl TransportMetrics for Counted {
 }
 
 #[tokio::test]
-async fn names_connections_and_who_shares_them_are_counted() {
+async fn lookups_connections_and_sharing_are_counted() {
     let (server, counted) = (Server::start(None).await, Counted::default());
     let url = format!("http://localhost:{}", server.address.port()).parse().unwrap();
     let config = Config::new(url).with_proxy(Proxy::Direct).with_metrics(counted.clone());
@@ -104,7 +104,7 @@ async fn runs_of_plugins_are_counted_with_how_they_end() {
 }
 
 #[tokio::test]
-async fn looks_at_files_are_counted_with_what_they_find() {
+async fn file_checks_are_counted_by_result() {
     let (pki, counted, folder) = (Pki::new(), Counted::default(), Folder::new("counted-files"));
     let authority = folder.write("ca.crt", &pki.pem());
     let server = Server::start(Some(pki.server("127.0.0.1", &["h2"], Clients::Any))).await;

@@ -44,7 +44,7 @@ async fn the_first_requests_open_one_connection_together() {
 }
 
 #[tokio::test]
-async fn a_connection_that_cannot_be_opened_fails_all_who_wait_for_it() {
+async fn failed_connection_fails_all_waiting_requests() {
     let (dials, failures) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
     let (counted, failing) = (Arc::clone(&dials), Arc::clone(&failures));
     let dialer = Dialer::new(move |_, _| {
@@ -101,7 +101,7 @@ async fn a_connection_ends_when_it_has_carried_nothing_for_a_while() {
 }
 
 #[tokio::test]
-async fn large_bodies_are_sent_as_the_server_has_room_for_them() {
+async fn large_bodies_respect_flow_control() {
     const SIZE: usize = 3 << 20;
     let pki = Pki::new();
     let server = Server::start(Some(pki.server("127.0.0.1", &["h2"], Clients::Any))).await;
@@ -121,7 +121,7 @@ async fn large_bodies_are_sent_as_the_server_has_room_for_them() {
 }
 
 #[tokio::test]
-async fn the_socket_on_which_a_server_wants_http1_is_used() {
+async fn http1_fallback_reuses_the_first_socket() {
     let pki = Pki::new();
     let server = Server::start(Some(pki.server("127.0.0.1", &["http/1.1"], Clients::Any))).await;
     let client = trusting(&server, &pki);
@@ -132,7 +132,7 @@ async fn the_socket_on_which_a_server_wants_http1_is_used() {
 }
 
 #[tokio::test]
-async fn a_server_that_comes_back_with_http2_is_asked_what_it_speaks() {
+async fn protocol_is_negotiated_again_after_reconnect() {
     let pki = Pki::new();
     let mut server = Server::start(Some(pki.server("127.0.0.1", &["http/1.1"], Clients::Any))).await;
     let client = trusting(&server, &pki);

@@ -165,7 +165,7 @@ async fn a_server_without_tls_is_reached_through_socks_at_its_port() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_is_not_there_is_a_transport_error_without_its_password() {
+async fn unreachable_proxy_error_hides_its_password() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let proxy = Proxy::Server(format!("socks5://me:s3cret@{free}").parse().unwrap());
     let config = Config::new("https://k.example".parse().unwrap()).with_proxy(proxy);

@@ -107,7 +107,7 @@ async fn a_client_keeps_working_while_all_its_files_are_replaced() {
 }
 
 #[tokio::test]
-async fn within_a_minute_new_connections_use_new_files_and_old_ones_end() {
+async fn replaced_files_apply_within_a_minute() {
     let pki = Pki::new();
     let files = Files::new("rotate-minute");
     files.write("ca.crt", &pki.pem());
@@ -134,7 +134,7 @@ async fn within_a_minute_new_connections_use_new_files_and_old_ones_end() {
 }
 
 #[tokio::test]
-async fn files_that_do_not_fit_leave_the_last_ones_in_use() {
+async fn mismatched_files_keep_the_previous_ones() {
     let pki = Pki::new();
     let files = Files::new("rotate-half");
     files.write("ca.crt", &pki.pem());

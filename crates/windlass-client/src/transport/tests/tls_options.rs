@@ -44,8 +44,8 @@ async fn each_cipher_suite_is_spoken_when_chosen_and_no_other() {
     ];
     for (index, suite) in CipherSuite::ALL.into_iter().take(known.len()).enumerate() {
         assert!(answered(&pki, &known[index..=index], |tls| tls.with_cipher_suites([suite])).await, "{suite:?}");
-        let neighbour = (index / 3 * 3) + (index + 1) % 3;
-        let other = &known[neighbour..=neighbour];
+        let neighbor = (index / 3 * 3) + (index + 1) % 3;
+        let other = &known[neighbor..=neighbor];
         assert!(!answered(&pki, other, |tls| tls.with_cipher_suites([suite])).await, "{suite:?}");
     }
     for suite in CipherSuite::ALL {
@@ -55,7 +55,7 @@ async fn each_cipher_suite_is_spoken_when_chosen_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_choice_that_leaves_nothing_to_speak_is_refused_at_once() {
+async fn empty_tls_selection_is_rejected_at_once() {
     for tls in [
         TlsOptions::default().with_cipher_suites([]),
         TlsOptions::default()

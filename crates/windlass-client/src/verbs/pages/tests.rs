@@ -60,7 +60,7 @@ async fn all_pages_are_one_list() {
 }
 
 #[tokio::test]
-async fn a_version_that_is_forgotten_midway_leads_to_the_whole_list() {
+async fn expired_continue_token_restarts_as_a_full_list() {
     for forgotten in [1, 2] {
         let fake = server(forgotten);
         let list = fake.client().list::<Pod>().resource_version("3").paged().await.unwrap();
@@ -77,7 +77,7 @@ async fn a_version_that_is_forgotten_midway_leads_to_the_whole_list() {
 }
 
 #[tokio::test]
-async fn items_come_one_by_one_and_pages_only_when_they_are_needed() {
+async fn items_are_streamed_and_pages_loaded_on_demand() {
     let fake = server(usize::MAX);
     let mut items = fake.client().list::<Pod>().limit(2).items();
     assert!(fake.seen().is_empty());
@@ -101,7 +101,7 @@ async fn items_end_with_an_error_when_the_version_is_forgotten() {
 }
 
 #[tokio::test]
-async fn items_of_a_list_that_is_cut_off_are_those_that_came() {
+async fn truncated_list_yields_the_received_items() {
     let cut = Fake::new(|_| Response::new(chunks(vec![r#"{"items":[{"metadata":{"name":"a"}},{"meta"#], End::Clean)));
     let mut items = cut.client().list::<Pod>().items();
     assert_eq!(items.try_next().await.unwrap().unwrap().name(), "a");

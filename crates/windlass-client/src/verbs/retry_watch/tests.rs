@@ -95,7 +95,7 @@ async fn a_watch_cut_at_any_byte_gives_each_event_once() {
 }
 
 #[tokio::test]
-async fn a_watch_that_is_not_begun_again_gives_what_came_whole_and_a_clean_error() {
+async fn watch_without_retry_gives_whole_events_then_an_error() {
     let all: Vec<_> = client_events(RECORDED.as_bytes().to_vec(), End::Clean).await.0;
     assert_eq!(all.len(), RECORDED.lines().count());
     for cut in 0..RECORDED.len() {
@@ -142,7 +142,7 @@ const EVENT: &str = "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"p\
 const BOOKMARK: &str = "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"9\"}}}\n";
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_goes_on_after_the_last_event_or_bookmark_once_a_second() {
+async fn retry_watch_resumes_once_a_second() {
     let (fake, client) = answering(vec![(200, EVENT), (200, BOOKMARK), (500, "down"), (200, "")]);
     let began = Instant::now();
     let mut watch = client.watch::<ConfigMap>().labels("a=b").resource_version("5").retrying();
@@ -157,7 +157,7 @@ async fn a_watch_goes_on_after_the_last_event_or_bookmark_once_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_when_is_asked_then() {
+async fn retry_after_header_delays_the_retry() {
     let later = r#"{"type":"ERROR","object":{"kind":"Status","code":500,"details":{"retryAfterSeconds":20}}}"#;
     let (fake, client) = answering(vec![(200, later), (200, EVENT)]);
     let began = Instant::now();
@@ -167,7 +167,7 @@ async fn a_server_that_says_when_is_asked_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_will_not_get_better_ends_the_watch() {
+async fn permanent_errors_end_the_retry_watch() {
     for (code, text) in [
         (410, ""),
         (403, ""),
@@ -187,7 +187,7 @@ async fn what_will_not_get_better_ends_the_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_from_nowhere_is_refused() {
+async fn retry_watch_without_version_is_rejected() {
     for version in [None, Some(""), Some("0")] {
         let (fake, client) = answering(vec![]);
         let watch = client.watch::<ConfigMap>();

@@ -61,7 +61,7 @@ fn default_rules_double_at_most_and_scale_down_after_5_minutes() {
 }
 
 #[test]
-fn policies_limit_what_changes_within_their_periods() {
+fn policies_limit_changes_within_their_periods() {
     let up = rules(None, None, &[("Pods", 2, 60)]);
     let down = rules(Some(0), Some("Min"), &[("Percent", 50, 60), ("Pods", 1, 30)]);
     let limits = Limits { rules: Some(Rules { up: &up, down: &down }), ..plain(1, 10) };
@@ -81,7 +81,7 @@ fn policies_limit_what_changes_within_their_periods() {
 }
 
 #[test]
-fn the_larger_change_counts_unless_it_is_said_otherwise() {
+fn largest_change_counts_unless_min_is_selected() {
     let up = rules(Some(0), Some("Max"), &[("Pods", 4, 15), ("Percent", 100, 15)]);
     let down = rules(Some(0), None, &[("Percent", 10, 60), ("Pods", 2, 60)]);
     let limits = Limits { rules: Some(Rules { up: &up, down: &down }), ..plain(2, 50) };
@@ -110,7 +110,7 @@ fn a_share_that_is_less_than_one_pod_adds_one() {
 }
 
 #[test]
-fn a_direction_that_is_disabled_is_not_gone() {
+fn disabled_direction_does_not_scale() {
     let up = rules(Some(0), Some("Disabled"), &[]);
     let down = rules(Some(0), Some("Disabled"), &[]);
     let limits = Limits { rules: Some(Rules { up: &up, down: &down }), ..plain(1, 50) };

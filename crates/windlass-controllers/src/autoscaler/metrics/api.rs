@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_measured_outside_is_asked_for_by_its_name() {
+    async fn external_metrics_are_requested_by_name() {
         let (source, seen) = source(200, r#"{"items": [{"value": "3"}, {"value": "500m"}]}"#);
         let metric = metric("depth", serde_json::json!({"queue": "orders"}));
         let values = source.external("n", &metric).await.unwrap();
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_known_is_told_in_the_words_of_the_real_one() {
+    async fn missing_metric_has_the_error_of_kubernetes() {
         let everything = LabelSelector::default();
         let cpu = PodMetric::Resource { name: "cpu", container: None };
         let said = async |code, body| {
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_known_when_all_that_is_meant_tells_it() {
+    fn pod_metrics_need_all_measured_containers() {
         let metrics = || -> PodMetrics {
             serde_json::from_str(
                 r#"{"metadata": {"name": "p"}, "timestamp": "2020-01-01T00:00:00Z", "window": "15s", "containers": [

@@ -52,7 +52,7 @@ fn utilization(pods: &[Arc<Pod>], amounts: &[Option<i64>], target: i32) -> Utili
 }
 
 #[test]
-fn utilization_is_of_what_is_requested() {
+fn utilization_is_relative_to_requests() {
     // The usage of each of three pods of its 100m, the target in percent, and the outcome.
     for (used, target, replicas, percent) in [
         ([90, 90, 90], 30, 9, 90),
@@ -70,7 +70,7 @@ fn utilization_is_of_what_is_requested() {
 }
 
 #[test]
-fn pods_of_which_nothing_is_known_hold_it_back() {
+fn pods_without_metrics_limit_scaling() {
     let of = |amounts: [Option<i64>; 4], target| utilization(&running(4), &amounts, target).replicas;
     // When scaling up, pods without metrics count as idle …
     assert_eq!(of([Some(200), Some(200), Some(200), Some(200)], 50), 16);
@@ -136,7 +136,7 @@ fn an_amount_for_each_pod_is_an_average() {
 }
 
 #[test]
-fn what_all_share_is_a_ratio_of_the_ready_ones() {
+fn shared_metric_scales_the_ready_pods() {
     let pods = [running(3), vec![pod("p3", "Pending", json!({}))]].concat();
     let of = |current, amount, target| measured(&pods, current).by_total(amount, target).unwrap().replicas;
     assert_eq!([of(4, 40, 20), of(4, 21, 20), of(4, 10, 20)], [6, 4, 2]);
@@ -153,7 +153,7 @@ fn a_share_for_each_pod_is_a_quotient() {
 }
 
 #[test]
-fn what_cannot_be_said_is_told() {
+fn incomputable_replicas_are_an_error() {
     let said = |pods: &[Arc<Pod>], amounts: &[Option<i64>], resource: &str, container: Option<&str>| {
         measured(pods, 1).by_utilization(&samples(amounts), resource, container, 50).unwrap_err().to_string()
     };

@@ -56,7 +56,7 @@ fn set_with_two_pods() -> Graph {
 }
 
 #[test]
-fn when_an_owner_is_gone_its_dependents_are_judged() {
+fn deleted_owner_queues_its_dependents() {
     let mut graph = set_with_two_pods();
     assert_eq!(graph.remove("s"), attempts(&["a", "b"]));
     assert!(graph.is_absent(&identity("Set", "n", "s")));
@@ -69,7 +69,7 @@ fn dependent_without_known_owner_adds_virtual_node() {
     let mut graph = Graph::default();
     assert_eq!(graph.observe(identity("Pod", "n", "a"), &owned_by(&["s"])), attempts(&["s"]));
     assert_eq!(graph.view("s").unwrap().source, NodeSource::Virtual);
-    // Observed under the name in the dependent's reference, the owner is certain.
+    // Once the owner itself is observed, its node is no longer virtual.
     assert_eq!(graph.observe(identity("Set", "n", "s"), &owned_by(&[])), []);
     let view = graph.view("s").unwrap();
     assert_eq!((view.source, view.dependents.count), (NodeSource::Observed, 1));
@@ -93,7 +93,7 @@ fn a_virtual_owner_without_dependents_vanishes() {
 }
 
 #[test]
-fn a_reference_into_another_namespace_is_doubted_and_told_of() {
+fn cross_namespace_owner_is_reported_as_misplaced() {
     let mut graph = Graph::default();
     graph.observe(identity("Set", "n", "s"), &owned_by(&[]));
     assert_eq!(graph.observe(identity("Pod", "m", "a"), &owned_by(&["s"])), misplaced("a", "s"));
@@ -172,7 +172,7 @@ fn orphaning_is_one_job_for_all_dependents() {
 }
 
 #[test]
-fn a_plain_deletion_is_nobodys_work_until_it_is_done() {
+fn plain_deletion_adds_no_work_until_it_ends() {
     let mut graph = set_with_two_pods();
     assert_eq!(graph.observe(identity("Set", "n", "s"), &deleting(owned_by(&[]), &["example.com/mine"])), []);
     assert_eq!(graph.view("s").unwrap().stage, DeletionStage::Deleting);

@@ -38,7 +38,7 @@ fn an_undemanding_pod_fits_on_a_ready_node() {
 }
 
 #[test]
-fn a_cordoned_node_takes_only_what_tolerates_that() {
+fn cordoned_node_takes_only_tolerating_pods() {
     let cordoned = node(&json!({"unschedulable": true}), &json!({}));
     assert_eq!(try_fit(&pod(json!({})), &cordoned), Err(FitError::Unschedulable));
     let daemon = pod(json!({"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]}));
@@ -71,9 +71,9 @@ fn each_repelling_taint_needs_a_toleration() {
 
 #[test]
 fn the_node_must_have_the_labels_that_the_pod_selects() {
-    let labelled = node(&json!({}), &json!({"zone": "a", "cores": "8"}));
-    assert_eq!(try_fit(&pod(json!({"nodeSelector": {"zone": "a"}})), &labelled), Ok(()));
-    assert_eq!(try_fit(&pod(json!({"nodeSelector": {"zone": "b"}})), &labelled), Err(FitError::Unselected));
+    let labeled = node(&json!({}), &json!({"zone": "a", "cores": "8"}));
+    assert_eq!(try_fit(&pod(json!({"nodeSelector": {"zone": "a"}})), &labeled), Ok(()));
+    assert_eq!(try_fit(&pod(json!({"nodeSelector": {"zone": "b"}})), &labeled), Err(FitError::Unselected));
     for (operator, key, values, fits) in [
         ("In", "zone", json!(["a", "b"]), true),
         ("In", "none", json!(["a"]), false),
@@ -86,9 +86,9 @@ fn the_node_must_have_the_labels_that_the_pod_selects() {
         ("Gt", "zone", json!(["1"]), false),
     ] {
         let pod = affinity(&json!([{"key": key, "operator": operator, "values": values}]));
-        assert_eq!(try_fit(&pod, &labelled).is_ok(), fits, "{operator} {key}");
+        assert_eq!(try_fit(&pod, &labeled).is_ok(), fits, "{operator} {key}");
     }
-    assert_eq!(try_fit(&affinity(&json!([])), &labelled), Err(FitError::Unselected), "an empty term matches nothing");
+    assert_eq!(try_fit(&affinity(&json!([])), &labeled), Err(FitError::Unselected), "an empty term matches nothing");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_node_can_be_named_by_its_field() {
 }
 
 #[test]
-fn what_is_taken_already_counts() {
+fn used_capacity_counts() {
     let (pod, node) = (pod(json!({})), node(&json!({}), &json!({})));
     let demand = Demand::of(&pod);
     let usage = |pods: u32| {

@@ -58,7 +58,7 @@ fn state(pod: &Pod) -> Value {
 }
 
 #[test]
-fn a_pod_is_created_then_runs_then_rests() {
+fn pod_is_pending_then_running_then_idle() {
     let creating = reported(pod(&json!({})), 1);
     let status = creating.status.as_ref().unwrap();
     assert_eq!(status.phase.as_deref(), Some("Pending"));
@@ -98,7 +98,7 @@ fn a_pod_in_the_network_of_its_node_has_its_address() {
 }
 
 #[test]
-fn a_pod_that_is_meant_to_end_succeeds_when_its_work_is_done() {
+fn pod_without_restarts_succeeds_after_its_work() {
     for policy in ["Never", "OnFailure"] {
         let running = running(&json!({"restartPolicy": policy}));
         assert_eq!(next_step(&running, PLACE, |_| false, at(3)), Step::Wait(Stage::Work));
@@ -117,7 +117,7 @@ fn commanded(policy: &str, command: &[&str]) -> Value {
 }
 
 #[test]
-fn a_command_says_how_a_pod_ends_and_when() {
+fn command_decides_when_and_how_a_pod_ends() {
     let failing = running(&commanded("Never", &["sh", "-c", "sleep 5; exit 3"]));
     let sleep = Stage::Sleep(Duration::from_secs(5));
     assert_eq!(next_step(&failing, PLACE, |_| false, at(3)), Step::Wait(sleep));
@@ -177,7 +177,7 @@ fn a_pod_that_never_ran_is_removed_at_once() {
 }
 
 #[test]
-fn init_containers_end_before_the_others_run_and_sidecars_go_on() {
+fn init_containers_run_first_and_sidecars_continue() {
     let init = json!({"initContainers": [
         {"name": "setup", "image": "a"},
         {"name": "proxy", "image": "b", "restartPolicy": "Always"},
@@ -193,7 +193,7 @@ fn init_containers_end_before_the_others_run_and_sidecars_go_on() {
 }
 
 #[test]
-fn another_image_is_another_container() {
+fn changed_image_restarts_the_container() {
     let mut pod = running(&json!({}));
     pod.metadata.generation = Some(2);
     pod.spec.as_mut().unwrap().containers[0].image = Some("web:2".to_owned());
@@ -219,7 +219,7 @@ fn pod_is_unready_until_its_readiness_gates_are_true() {
 }
 
 #[test]
-fn a_pod_can_be_told_to_stay_unready() {
+fn pod_annotation_keeps_it_unready() {
     let mut pod = running(&json!({}));
     pod.metadata.annotations = Some([(READY.to_owned(), "false".to_owned())].into());
     let mut unready = reported(pod, 5);
@@ -283,7 +283,7 @@ fn ephemeral_containers_start_in_a_running_pod() {
 }
 
 #[test]
-fn a_command_that_handles_sigterm_ends_as_it_says() {
+fn sigterm_handler_decides_the_commands_exit() {
     let script = "trap 'sleep 5; exit 143' TERM; while true; do sleep 1; done";
     let going = deleted(running(&commanded("Never", &["sh", "-c", script])), 30);
     assert_eq!(next_step(&going, PLACE, |_| false, at(5)), Step::Wait(Stage::Term(Duration::from_secs(5))));

@@ -31,7 +31,7 @@ fn seconds(seconds: u64) -> RunTime {
 }
 
 #[test]
-fn commands_say_how_long_they_run_and_how_they_end() {
+fn commands_decide_duration_and_exit_code() {
     assert_eq!(script(&["true"]), (RunTime::Usual, 0));
     assert_eq!(script(&["/bin/false"]), (RunTime::Usual, 1));
     assert_eq!(script(&["sleep", "2m"]), (seconds(120), 0));
@@ -118,7 +118,7 @@ fn files_on_a_node_outlive_pods() {
 }
 
 #[test]
-fn a_script_that_handles_sigterm_says_how_it_ends() {
+fn sigterm_handler_decides_the_scripts_exit() {
     let script = "_term(){\n\tsleep 5\n\texit 143\n}\ntrap _term SIGTERM\nwhile true; do\n\tsleep 1\ndone";
     let mut scripts = Scripts::default();
     scripts.run(&pod(json!({"command": ["/bin/sh", "-c", script]})), &mut Disk::default(), || 1);

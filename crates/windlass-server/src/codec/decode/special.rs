@@ -46,7 +46,7 @@ impl Decoder<'_> {
                 }
                 let precision = if special == Special::Time { Precision::Seconds } else { Precision::Micros };
                 let text = self.text()?;
-                time::normalise_time(&text, precision).map(|text| text.map(Value::String)).map_err(Failure::Other)
+                time::normalize_time(&text, precision).map(|text| text.map(Value::String)).map_err(Failure::Other)
             }
             Special::Duration => {
                 let text = if first == b'n' {
@@ -55,7 +55,7 @@ impl Decoder<'_> {
                 } else {
                     self.text()?
                 };
-                time::normalise_duration(&text).map(|text| Some(Value::String(text))).map_err(Failure::Other)
+                time::normalize_duration(&text).map(|text| Some(Value::String(text))).map_err(Failure::Other)
             }
             Special::FieldsV1 | Special::RawExtension => {
                 let value = Self::untyped(self.raw());

@@ -37,7 +37,7 @@ fn objects_of_every_kind_round_trip_in_every_encoding() {
             let mut object = object;
             drop_empty_containers(plan.shape(), &mut object);
             // Removes the fields that storing in protobuf drops.
-            let object = plan.normalise(object, FieldValidation::Strict).unwrap().value;
+            let object = plan.normalize(object, FieldValidation::Strict).unwrap().value;
             let Some(protobuf) = to_protobuf(&object) else {
                 assert!(["Table", "TableOptions", "WatchEvent"].contains(&kind), "{kind} has no message");
                 continue;
@@ -54,7 +54,7 @@ fn objects_of_every_kind_round_trip_in_every_encoding() {
 
 #[test]
 fn in_place_conversion_equals_decoding_of_the_text() {
-    let (mut normalised, mut unfit) = (0, BTreeSet::new());
+    let (mut normalized, mut unfit) = (0, BTreeSet::new());
     for (index, (group, version, kind)) in types::all_kinds().enumerate() {
         let plan = plan(group, version, kind).unwrap();
         for (round, density) in DENSITIES.into_iter().enumerate() {
@@ -65,7 +65,7 @@ fn in_place_conversion_equals_decoding_of_the_text() {
             {
                 if plan.in_place(&mut tree) {
                     assert_eq!(tree.to_string(), expected.to_string(), "{kind}");
-                    normalised += 1;
+                    normalized += 1;
                 } else if must_fit {
                     unfit.insert(kind);
                 }
@@ -74,7 +74,7 @@ fn in_place_conversion_equals_decoding_of_the_text() {
     }
     let has_schemas = ["CustomResourceDefinition", "CustomResourceDefinitionList", "WatchEvent"];
     unfit.retain(|kind| !has_schemas.contains(kind));
-    assert!(normalised > 1_000 && unfit.is_empty(), "not normalised: {unfit:?}");
+    assert!(normalized > 1_000 && unfit.is_empty(), "not normalized: {unfit:?}");
 }
 
 /// Returns the object with its fields, and those of its metadata, in reverse order.

@@ -119,8 +119,8 @@ async fn generation_counts_spec_changes() {
     let target = f.object("deployments", "d");
     let scaled = f.merge(&target, json!({"spec": {"replicas": 3}})).await.unwrap();
     assert_eq!(scaled["metadata"]["generation"], 2);
-    let labelled = f.merge(&target, json!({"metadata": {"labels": {"a": "b"}}})).await.unwrap();
-    assert_eq!(labelled["metadata"]["generation"], 2);
+    let labeled = f.merge(&target, json!({"metadata": {"labels": {"a": "b"}}})).await.unwrap();
+    assert_eq!(labeled["metadata"]["generation"], 2);
     let annotated = f.merge(&target, json!({"metadata": {"annotations": {"a": "b"}}})).await.unwrap();
     assert_eq!(annotated["metadata"]["generation"], 3);
 }

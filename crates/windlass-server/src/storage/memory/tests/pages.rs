@@ -60,7 +60,7 @@ async fn page_can_be_continued_after_compaction() {
 }
 
 #[tokio::test]
-async fn page_keeps_only_what_is_under_its_prefix() {
+async fn page_contains_only_keys_under_its_prefix() {
     let storage = store(FORGETFUL).await;
     let first = storage.range(RangeQuery::prefix("/a/").limit(2)).await.unwrap();
     churn(&storage).await;

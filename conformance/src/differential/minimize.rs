@@ -9,7 +9,7 @@ use super::{
 const ATTEMPTS: usize = 120;
 
 /// Returns the smallest sequence found for which `shows` holds.
-pub(super) async fn minimise(sequence: Sequence, shows: impl AsyncFn(&Sequence) -> bool) -> Sequence {
+pub(super) async fn minimize(sequence: Sequence, shows: impl AsyncFn(&Sequence) -> bool) -> Sequence {
     let mut smallest = sequence;
     let mut attempts = 0;
     'again: loop {
@@ -68,7 +68,7 @@ mod tests {
     use crate::differential::sequence::Step;
 
     #[tokio::test]
-    async fn what_does_not_matter_goes() {
+    async fn irrelevant_requests_are_removed() {
         let step = |body| Step {
             method: "POST",
             path: "/x".to_owned(),
@@ -80,7 +80,7 @@ mod tests {
             kind: "x".to_owned(),
             steps: vec![step(json!({"a": 1})), step(json!({"b": {"c": 1, "bad": 2}}))],
         };
-        let small = minimise(sequence, async |sequence| sequence.text().contains("bad")).await;
+        let small = minimize(sequence, async |sequence| sequence.text().contains("bad")).await;
         assert_eq!(small.text(), "POST /x\n{\"b\":{\"bad\":2}}\n\n");
     }
 }
