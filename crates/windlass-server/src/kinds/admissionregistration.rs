@@ -22,8 +22,6 @@ pub(super) const KINDS: &[Kind] = &[
     policy_bindings::MUTATING,
 ];
 
-/// The row that the kinds of this group extend.
-const GROUP_BASE: Kind = Kind { group: "admissionregistration.k8s.io", ..BASE };
 /// The rules that the kinds of this group share.
 const GROUP_RULES: Rules = Rules {
     metadata: MetadataRule::GENERIC,

@@ -6,12 +6,13 @@ use crate::kinds::{View, core::resource_names::validate_container_resource, prel
 mod convert;
 
 const AUTOSCALER: Kind = Kind {
-    group: "autoscaling",
     version: "v2",
     name: "HorizontalPodAutoscaler",
-    prefix: "/registry/horizontalpodautoscalers/",
-    subresources: &["status"],
-    strategy: |_| Arc::new(HorizontalPodAutoscaler),
+    rules: Rules { metadata: MetadataRule::CHANGES, ..Rules::WITH_STATUS },
+    default,
+    validate_create: |autoscaler, errors| validate_spec(&autoscaler.child("spec"), &Value::Null, errors),
+    validate_update: |new, old, errors| validate_spec(&new.child("spec"), old.json(), errors),
+    validate_status,
     ..BASE
 };
 
@@ -46,43 +47,26 @@ enum GroupRule {
     Unchecked,
 }
 
-#[derive(Debug)]
-struct HorizontalPodAutoscaler;
-
-impl Strategy for HorizontalPodAutoscaler {
-    fn rules(&self) -> &Rules {
-        &Rules { metadata: MetadataRule::CHANGES, ..Rules::WITH_STATUS }
+fn default(autoscaler: &mut Value) {
+    // Annotations with a meaning in v1 have none in v2.
+    convert::drop_annotations(autoscaler);
+    let spec = object_mut(autoscaler, "spec");
+    default_pointer(spec, "minReplicas", 1);
+    if spec.items(&["metrics"]).is_empty() {
+        spec.insert("metrics".to_owned(), default_metrics());
     }
+    let Some(behavior) = autoscaler.get_mut("spec").and_then(|spec| entry_mut(spec, "behavior")) else { return };
+    let percent = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
+    let pods = json!({"type": "Pods", "value": 4, "periodSeconds": 15});
+    let up = object_mut(behavior, "scaleUp");
+    default_pointer(up, "stabilizationWindowSeconds", 0);
+    default_scaling(up, json!([pods, percent]));
+    default_scaling(object_mut(behavior, "scaleDown"), json!([percent]));
+}
 
-    fn default(&self, autoscaler: &mut Value) {
-        // Annotations with a meaning in v1 have none in v2.
-        convert::drop_annotations(autoscaler);
-        let spec = object_mut(autoscaler, "spec");
-        default_pointer(spec, "minReplicas", 1);
-        if spec.items(&["metrics"]).is_empty() {
-            spec.insert("metrics".to_owned(), default_metrics());
-        }
-        let Some(behavior) = autoscaler.get_mut("spec").and_then(|spec| entry_mut(spec, "behavior")) else { return };
-        let percent = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
-        let pods = json!({"type": "Pods", "value": 4, "periodSeconds": 15});
-        let up = object_mut(behavior, "scaleUp");
-        default_pointer(up, "stabilizationWindowSeconds", 0);
-        default_scaling(up, json!([pods, percent]));
-        default_scaling(object_mut(behavior, "scaleDown"), json!([percent]));
-    }
-
-    fn validate_create(&self, autoscaler: &Value, errors: &mut Errors) {
-        validate_spec(&Field::object(autoscaler).child("spec"), &Value::Null, errors);
-    }
-
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        validate_spec(&Field::object(new).child("spec"), old, errors);
-    }
-
-    fn validate_status(&self, new: &Value, _old: &Value, errors: &mut Errors) {
-        let rules = [("currentReplicas", Rule::NotNegative), ("desiredReplicas", Rule::NotNegative)];
-        Field::object(new).child("status").check(&rules, errors);
-    }
+fn validate_status(new: &Field<'_>, _old: &Field<'_>, errors: &mut Errors) {
+    let rules = [("currentReplicas", Rule::NotNegative), ("desiredReplicas", Rule::NotNegative)];
+    new.child("status").check(&rules, errors);
 }
 
 // === defaults ===

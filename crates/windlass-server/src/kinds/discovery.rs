@@ -6,10 +6,16 @@ use crate::kinds::{
 };
 
 pub(super) const KINDS: &[Kind] = &[Kind {
-    group: "discovery.k8s.io",
     name: "EndpointSlice",
-    prefix: "/registry/endpointslices/",
-    strategy: |_| Arc::new(EndpointSlice),
+    rules: Rules { metadata: MetadataRule::OBJECT, generation: Generation::ContentOrLabels, ..Rules::COMMON },
+    default,
+    prepare_create: |object, _| drop_deprecated_topology(object),
+    prepare_update,
+    validate,
+    validate_create: validate_endpoints,
+    validate_update,
+    immutable: &["addressType"],
+    warnings,
     ..BASE
 }];
 
@@ -22,69 +28,50 @@ const MAX_ADDRESSES: usize = 100;
 /// The maximum number of node hints of an endpoint.
 const MAX_NODE_HINTS: usize = 8;
 
-#[derive(Debug)]
-struct EndpointSlice;
-
-impl Strategy for EndpointSlice {
-    fn rules(&self) -> &Rules {
-        &Rules { metadata: MetadataRule::OBJECT, generation: Generation::ContentOrLabels, ..Rules::COMMON }
+fn default(object: &mut Value) {
+    for port in items_mut(object, "ports") {
+        let port = as_object(port);
+        default_pointer(port, "name", "");
+        default_pointer(port, "protocol", "TCP");
     }
+}
 
-    fn default(&self, object: &mut Value) {
-        for port in items_mut(object, "ports") {
-            let port = as_object(port);
-            default_pointer(port, "name", "");
-            default_pointer(port, "protocol", "TCP");
+fn prepare_update(new: &mut Value, old: &Value) {
+    if !same(new.at(&["endpoints"]), old.at(&["endpoints"])) {
+        drop_deprecated_topology(new);
+    }
+}
+
+fn validate(slice: &Field<'_>, errors: &mut Errors) {
+    slice.check(&[("addressType", Rule::RequiredOneOf(&["FQDN", "IPv4", "IPv6"]))], errors);
+    let ports = slice.child("ports");
+    if ports.at_most(MAX_PORTS, errors) {
+        return;
+    }
+    let mut seen = DuplicateCheck::default();
+    for port in ports.items() {
+        let name = port.child("name");
+        name.optional_text(dns_label, errors);
+        if seen.repeats(port.json().text(&["name"])) {
+            errors.duplicate(name.path(), name.text());
         }
+        validate_port(&port, errors);
     }
+}
 
-    fn prepare_create(&self, object: &mut Value, _write: &WriteContext<'_>) {
-        drop_deprecated_topology(object);
+fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    // Unchanged endpoints are not validated again.
+    if new.json().items(&["endpoints"]) != old.json().items(&["endpoints"]) {
+        validate_endpoints(new, errors);
     }
+}
 
-    fn prepare_update(&self, new: &mut Value, old: &Value) {
-        if !same(new.at(&["endpoints"]), old.at(&["endpoints"])) {
-            drop_deprecated_topology(new);
-        }
+/// Warns about a deprecated address type.
+fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+    if old.is_some() || new.text(&["addressType"]) != "FQDN" {
+        return Vec::new();
     }
-
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        let slice = Field::object(object);
-        slice.check(&[("addressType", Rule::RequiredOneOf(&["FQDN", "IPv4", "IPv6"]))], errors);
-        let ports = slice.child("ports");
-        if ports.at_most(MAX_PORTS, errors) {
-            return;
-        }
-        let mut seen = DuplicateCheck::default();
-        for port in ports.items() {
-            let name = port.child("name");
-            name.optional_text(dns_label, errors);
-            if seen.repeats(port.json().text(&["name"])) {
-                errors.duplicate(name.path(), name.text());
-            }
-            validate_port(&port, errors);
-        }
-    }
-
-    fn validate_create(&self, object: &Value, errors: &mut Errors) {
-        validate_endpoints(object, errors);
-    }
-
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        // Unchanged endpoints are not validated again.
-        if new.items(&["endpoints"]) != old.items(&["endpoints"]) {
-            validate_endpoints(new, errors);
-        }
-        Field::object(new).check_immutable(&Field::object(old), &["addressType"], errors);
-    }
-
-    /// Warns about a deprecated address type.
-    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        if old.is_some() || new.text(&["addressType"]) != "FQDN" {
-            return Vec::new();
-        }
-        vec!["spec.addressType: FQDN endpoints are deprecated".to_owned()]
-    }
+    vec!["spec.addressType: FQDN endpoints are deprecated".to_owned()]
 }
 
 /// Removes a field of an older version from the endpoints.
@@ -94,9 +81,8 @@ fn drop_deprecated_topology(slice: &mut Value) {
     }
 }
 
-fn validate_endpoints(slice: &Value, errors: &mut Errors) {
-    let (kind, is_own) = (slice.text(&["addressType"]), is_own(slice));
-    let slice = Field::object(slice);
+fn validate_endpoints(slice: &Field<'_>, errors: &mut Errors) {
+    let (kind, is_own) = (slice.json().text(&["addressType"]), is_own(slice.json()));
     let endpoints = slice.child("endpoints");
     if endpoints.at_most(MAX_ENDPOINTS, errors) {
         return;

@@ -12,8 +12,6 @@ use crate::kinds::{pod_spec::volume_sources::validate_driver_name, prelude::*};
 pub(super) const KINDS: &[Kind] =
     &[device_class::KIND, resource_claim::KIND, resource_claim_template::KIND, resource_slice::KIND];
 
-/// The row that the kinds of this group extend.
-const GROUP_BASE: Kind = Kind { group: "resource.k8s.io", ..BASE };
 /// The maximum length of a list without a limit of its own.
 const MAX_ITEMS: usize = 32;
 

@@ -8,8 +8,6 @@ mod ip_address;
 mod network_policy;
 mod service_cidr;
 
-const GROUP: &str = "networking.k8s.io";
-
 pub(super) const KINDS: &[Kind] =
     &[ingress::KIND, ingress_class::KIND, ip_address::KIND, network_policy::KIND, service_cidr::KIND];
 

@@ -1,7 +1,5 @@
 //! The vocabulary of the kinds: their rules, the fields that they validate, and the helpers for defaults.
 
-pub(super) use std::sync::Arc;
-
 pub(super) use serde_json::{Map, Value, json};
 
 pub(super) use super::{BASE, Kind};
@@ -14,7 +12,7 @@ pub(super) use crate::{
         same, validate_address, validate_annotations, validate_domain_prefixed, validate_labels, wildcard_subdomain,
     },
     resource::{
-        Allocation, Deletion, Dependents, FieldRule, Generation, Item, MetadataRule, Part, Resets, Rules, ScaleRule,
-        StatusRule, Strategy, UnknownField, WriteContext,
+        Allocation, Deletion, Dependents, FieldRule, Generation, Item, MetadataRule, Part, Resets, Rules, StatusRule,
+        UnknownField, WriteContext,
     },
 };

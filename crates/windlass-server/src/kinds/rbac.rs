@@ -6,41 +6,27 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 const RULES: Rules = Rules { name: NameRule::PathSegment, create_on_update: true, ..Rules::COMMON };
 
 pub(super) const KINDS: &[Kind] = &[
-    Kind { group: GROUP, name: "Role", prefix: "/registry/roles/", strategy: |_| Arc::new(Role), ..BASE },
     Kind {
-        group: GROUP,
-        name: "ClusterRole",
-        prefix: "/registry/clusterroles/",
-        strategy: |_| Arc::new(ClusterRole),
+        name: "Role",
+        rules: RULES,
+        validate: |role, errors| validate_rules(role, Scope::Namespace, errors),
         ..BASE
     },
+    Kind { name: "ClusterRole", rules: RULES, validate: validate_cluster_role, ..BASE },
     Kind {
-        group: GROUP,
         name: "RoleBinding",
-        prefix: "/registry/rolebindings/",
-        strategy: |_| Arc::new(Binding { scope: Scope::Namespace }),
-        ..BASE
+        validate: |binding, errors| validate_binding(binding, Scope::Namespace, errors),
+        ..BINDING
     },
     Kind {
-        group: GROUP,
         name: "ClusterRoleBinding",
-        prefix: "/registry/clusterrolebindings/",
-        strategy: |_| Arc::new(Binding { scope: Scope::Cluster }),
-        ..BASE
+        validate: |binding, errors| validate_binding(binding, Scope::Cluster, errors),
+        ..BINDING
     },
 ];
 
-#[derive(Debug)]
-struct Role;
-
-#[derive(Debug)]
-struct ClusterRole;
-
-/// The kinds RoleBinding and ClusterRoleBinding.
-#[derive(Debug)]
-struct Binding {
-    scope: Scope,
-}
+/// The row that the bindings extend.
+const BINDING: Kind = Kind { rules: RULES, default: default_binding, validate_update: validate_binding_update, ..BASE };
 
 /// The objects that a role or a binding is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,81 +35,58 @@ enum Scope {
     Cluster,
 }
 
-impl Strategy for Role {
-    fn rules(&self) -> &Rules {
-        &RULES
-    }
-
-    fn validate(&self, role: &Value, errors: &mut Errors) {
-        validate_rules(&Field::object(role), Scope::Namespace, errors);
-    }
-}
-
-impl Strategy for ClusterRole {
-    fn rules(&self) -> &Rules {
-        &RULES
-    }
-
-    fn validate(&self, role: &Value, errors: &mut Errors) {
-        let role = Field::object(role);
-        validate_rules(&role, Scope::Cluster, errors);
-        if role.child("aggregationRule").is_set() {
-            let selectors = role.child("aggregationRule.clusterRoleSelectors");
-            if selectors.is_empty() {
-                selectors.required("at least one clusterRoleSelector required if aggregationRule is non-nil", errors);
-            }
-            for selector in selectors.items() {
-                if !is_valid_selector(&selector, errors) {
-                    selector.invalid_as(&Value::Null, "invalid label selector.", errors);
-                }
+fn validate_cluster_role(role: &Field<'_>, errors: &mut Errors) {
+    validate_rules(role, Scope::Cluster, errors);
+    if role.child("aggregationRule").is_set() {
+        let selectors = role.child("aggregationRule.clusterRoleSelectors");
+        if selectors.is_empty() {
+            selectors.required("at least one clusterRoleSelector required if aggregationRule is non-nil", errors);
+        }
+        for selector in selectors.items() {
+            if !is_valid_selector(&selector, errors) {
+                selector.invalid_as(&Value::Null, "invalid label selector.", errors);
             }
         }
     }
 }
 
-impl Strategy for Binding {
-    fn rules(&self) -> &Rules {
-        &RULES
-    }
-
-    fn default(&self, binding: &mut Value) {
-        default_to(object_mut(binding, "roleRef"), "apiGroup", GROUP);
-        for subject in items_mut(binding, "subjects") {
-            if matches!(subject.text(&["kind"]), "User" | "Group") {
-                default_to(as_object(subject), "apiGroup", GROUP);
-            }
+fn default_binding(binding: &mut Value) {
+    default_to(object_mut(binding, "roleRef"), "apiGroup", GROUP);
+    for subject in items_mut(binding, "subjects") {
+        if matches!(subject.text(&["kind"]), "User" | "Group") {
+            default_to(as_object(subject), "apiGroup", GROUP);
         }
     }
+}
 
-    fn validate(&self, binding: &Value, errors: &mut Errors) {
-        let binding = Field::object(binding);
-        let role = binding.child("roleRef");
-        let group = role.child("apiGroup");
-        if group.text() != GROUP {
-            group.unsupported(&[GROUP], errors);
-        }
-        let kinds: &[&str] = match self.scope {
-            Scope::Namespace => &["Role", "ClusterRole"],
-            Scope::Cluster => &["ClusterRole"],
-        };
-        let kind = role.child("kind");
-        if !kinds.contains(&kind.text()) {
-            kind.unsupported(kinds, errors);
-        }
-        role.child("name").required_text(path_segment, errors);
-        for subject in binding.child("subjects").items() {
-            validate_subject(&subject, self.scope, errors);
-        }
+fn validate_binding(binding: &Field<'_>, scope: Scope, errors: &mut Errors) {
+    let role = binding.child("roleRef");
+    let group = role.child("apiGroup");
+    if group.text() != GROUP {
+        group.unsupported(&[GROUP], errors);
     }
+    let kinds: &[&str] = match scope {
+        Scope::Namespace => &["Role", "ClusterRole"],
+        Scope::Cluster => &["ClusterRole"],
+    };
+    let kind = role.child("kind");
+    if !kinds.contains(&kind.text()) {
+        kind.unsupported(kinds, errors);
+    }
+    role.child("name").required_text(path_segment, errors);
+    for subject in binding.child("subjects").items() {
+        validate_subject(&subject, scope, errors);
+    }
+}
 
-    /// Validates that the role does not change.
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        if new.at(&["roleRef"]) != old.at(&["roleRef"]) {
-            // The message shows Go's field names.
-            let text = |field: &str| new.text(&["roleRef", field]);
-            let role = json!({"APIGroup": text("apiGroup"), "Kind": text("kind"), "Name": text("name")});
-            Field::object(new).child("roleRef").invalid_as(&role, "cannot change roleRef", errors);
-        }
+/// Validates that the role does not change.
+fn validate_binding_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let role = new.child("roleRef");
+    if role.value() != old.child("roleRef").value() {
+        // The message shows Go's field names.
+        let text = |field: &str| role.json().text(&[field]);
+        let shown = json!({"APIGroup": text("apiGroup"), "Kind": text("kind"), "Name": text("name")});
+        role.invalid_as(&shown, "cannot change roleRef", errors);
     }
 }
 

@@ -1,7 +1,5 @@
 //! Rules that workloads share: kinds with a pod template.
 
-use std::sync::LazyLock;
-
 use windlass_api::LabelSelector;
 
 use crate::kinds::{
@@ -17,9 +15,6 @@ pub(super) const WORKLOAD: Rules = Rules {
     pod_spec: Some("/spec/template/spec"),
     ..Rules::WITH_STATUS
 };
-
-/// The scale subresource of workloads.
-pub(super) static SCALE: LazyLock<ScaleRule> = LazyLock::new(ScaleRule::of_workloads);
 
 /// The error for a text that is neither a number nor a percentage.
 pub(super) const INVALID_PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. \
@@ -182,9 +177,9 @@ pub(super) fn validate_counts(object: &Field<'_>, parts: &[&str], others: &[&str
 }
 
 /// Validates the status of a replica set or replication controller.
-pub(super) fn validate_replica_set_status(object: &Value, errors: &mut Errors) {
+pub(super) fn validate_replica_set_status(object: &Field<'_>, _old: &Field<'_>, errors: &mut Errors) {
     let parts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
-    validate_counts(&Field::object(object), &parts, &["terminatingReplicas"], errors);
+    validate_counts(object, &parts, &["terminatingReplicas"], errors);
 }
 
 /// Validates that the collision count in a status does not decrease.

@@ -2,7 +2,7 @@
 
 use crate::kinds::{
     admissionregistration::{
-        FAILURE_POLICIES, GROUP_BASE, GROUP_RULES, REINVOCATION_POLICIES,
+        FAILURE_POLICIES, GROUP_RULES, REINVOCATION_POLICIES,
         match_resources::{default_match, validate_match, validate_mutating_operations},
         one_of_if_set, validate_match_conditions,
     },
@@ -11,17 +11,18 @@ use crate::kinds::{
 
 pub(super) const VALIDATING: Kind = Kind {
     name: "ValidatingAdmissionPolicy",
-    prefix: "/registry/validatingadmissionpolicies/",
-    subresources: &["status"],
-    strategy: |_| Arc::new(ValidatingAdmissionPolicy),
-    ..GROUP_BASE
+    rules: Rules { status: StatusRule::Reset, resets: Resets::BARE_STATUS, ..GROUP_RULES },
+    default: default_policy,
+    validate: validate_validating,
+    ..BASE
 };
 
 pub(super) const MUTATING: Kind = Kind {
     name: "MutatingAdmissionPolicy",
-    prefix: "/registry/mutatingadmissionpolicies/",
-    strategy: |_| Arc::new(MutatingAdmissionPolicy),
-    ..GROUP_BASE
+    rules: GROUP_RULES,
+    default: default_policy,
+    validate: validate_mutating,
+    ..BASE
 };
 
 const REASONS: &[&str] = &["Forbidden", "Invalid", "RequestEntityTooLarge"];
@@ -30,71 +31,45 @@ const MAX_AUDIT_ANNOTATIONS: usize = 20;
 /// The maximum length of an audit annotation's expression, in bytes.
 const MAX_AUDIT_EXPRESSION: usize = 5 * 1024;
 
-#[derive(Debug)]
-struct ValidatingAdmissionPolicy;
-
-#[derive(Debug)]
-struct MutatingAdmissionPolicy;
-
-impl Strategy for ValidatingAdmissionPolicy {
-    fn rules(&self) -> &Rules {
-        &Rules { status: StatusRule::Reset, resets: Resets::BARE_STATUS, ..GROUP_RULES }
+/// Validates a ValidatingAdmissionPolicy.
+fn validate_validating(policy: &Field<'_>, errors: &mut Errors) {
+    let spec = policy.child("spec");
+    if !spec.is_set() {
+        return;
     }
-
-    fn default(&self, policy: &mut Value) {
-        default_policy(policy);
+    validate_policy_spec(&spec, errors);
+    validate_match_conditions(&spec.child("matchConditions"), |_| None, errors);
+    validate_variables(&spec.child("variables"), errors);
+    let (validations, annotations) = (spec.child("validations"), spec.child("auditAnnotations"));
+    if validations.is_empty() && annotations.is_empty() {
+        let text = "validations or auditAnnotations must contain at least one item";
+        validations.required(text, errors);
+        annotations.required(text, errors);
     }
-
-    fn validate(&self, policy: &Value, errors: &mut Errors) {
-        let policy = Field::object(policy);
-        let spec = policy.child("spec");
-        if !spec.is_set() {
-            return;
-        }
-        validate_policy_spec(&spec, errors);
-        validate_match_conditions(&spec.child("matchConditions"), |_| None, errors);
-        validate_variables(&spec.child("variables"), errors);
-        let (validations, annotations) = (spec.child("validations"), spec.child("auditAnnotations"));
-        if validations.is_empty() && annotations.is_empty() {
-            let text = "validations or auditAnnotations must contain at least one item";
-            validations.required(text, errors);
-            annotations.required(text, errors);
-        }
-        for validation in validations.items() {
-            validate_validation(&validation, errors);
-        }
-        validate_audit_annotations(&annotations, policy.child("metadata.name").text(), errors);
+    for validation in validations.items() {
+        validate_validation(&validation, errors);
     }
+    validate_audit_annotations(&annotations, policy.child("metadata.name").text(), errors);
 }
 
-impl Strategy for MutatingAdmissionPolicy {
-    fn rules(&self) -> &Rules {
-        &GROUP_RULES
+/// Validates a MutatingAdmissionPolicy.
+fn validate_mutating(policy: &Field<'_>, errors: &mut Errors) {
+    let spec = policy.child("spec");
+    if !spec.is_set() {
+        return;
     }
-
-    fn default(&self, policy: &mut Value) {
-        default_policy(policy);
+    validate_policy_spec(&spec, errors);
+    validate_mutating_operations(&spec.child("matchConstraints"), errors);
+    validate_match_conditions(&spec.child("matchConditions"), |_| None, errors);
+    validate_variables(&spec.child("variables"), errors);
+    let mutations = spec.child("mutations");
+    if mutations.is_empty() {
+        mutations.required("mutations must contain at least one item", errors);
     }
-
-    fn validate(&self, policy: &Value, errors: &mut Errors) {
-        let policy = Field::object(policy);
-        let spec = policy.child("spec");
-        if !spec.is_set() {
-            return;
-        }
-        validate_policy_spec(&spec, errors);
-        validate_mutating_operations(&spec.child("matchConstraints"), errors);
-        validate_match_conditions(&spec.child("matchConditions"), |_| None, errors);
-        validate_variables(&spec.child("variables"), errors);
-        let mutations = spec.child("mutations");
-        if mutations.is_empty() {
-            mutations.required("mutations must contain at least one item", errors);
-        }
-        for mutation in mutations.items() {
-            validate_mutation(&mutation, errors);
-        }
-        spec.check(&[("reinvocationPolicy", Rule::RequiredOneOf(REINVOCATION_POLICIES))], errors);
+    for mutation in mutations.items() {
+        validate_mutation(&mutation, errors);
     }
+    spec.check(&[("reinvocationPolicy", Rule::RequiredOneOf(REINVOCATION_POLICIES))], errors);
 }
 
 fn default_policy(policy: &mut Value) {

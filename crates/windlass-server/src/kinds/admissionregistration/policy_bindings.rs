@@ -2,7 +2,7 @@
 
 use crate::kinds::{
     admissionregistration::{
-        GROUP_BASE, GROUP_RULES,
+        GROUP_RULES,
         match_resources::{default_match, validate_match, validate_mutating_operations},
         one_of_if_set,
     },
@@ -12,60 +12,44 @@ use crate::kinds::{
 
 pub(super) const VALIDATING: Kind = Kind {
     name: "ValidatingAdmissionPolicyBinding",
-    prefix: "/registry/validatingadmissionpolicybindings/",
-    strategy: |_| Arc::new(AdmissionPolicyBinding { is_mutating: false }),
-    ..GROUP_BASE
+    rules: GROUP_RULES,
+    default: default_binding,
+    validate: |binding, errors| validate_binding(binding, false, errors),
+    ..BASE
 };
 
 pub(super) const MUTATING: Kind = Kind {
     name: "MutatingAdmissionPolicyBinding",
-    prefix: "/registry/mutatingadmissionpolicybindings/",
-    strategy: |_| Arc::new(AdmissionPolicyBinding { is_mutating: true }),
-    ..GROUP_BASE
+    validate: |binding, errors| validate_binding(binding, true, errors),
+    ..VALIDATING
 };
 
 const ACTIONS: &[&str] = &["Audit", "Deny", "Warn"];
 
-/// The rules of both kinds of bindings.
-#[derive(Debug)]
-struct AdmissionPolicyBinding {
-    is_mutating: bool,
+fn default_binding(binding: &mut Value) {
+    if let Some(spec) = entry_mut(binding, "spec") {
+        default_match(spec, "matchResources");
+    }
 }
 
-impl Strategy for AdmissionPolicyBinding {
-    fn rules(&self) -> &Rules {
-        &GROUP_RULES
+fn validate_binding(binding: &Field<'_>, is_mutating: bool, errors: &mut Errors) {
+    let spec = binding.child("spec");
+    let resources = spec.child("matchResources");
+    spec.child("policyName").required_text(dns_subdomain, errors);
+    if !spec.is_set() {
+        return;
     }
-
-    fn default(&self, binding: &mut Value) {
-        if let Some(spec) = entry_mut(binding, "spec") {
-            default_match(spec, "matchResources");
-        }
+    let reference = spec.child("paramRef");
+    if reference.is_set() {
+        validate_param_ref(&reference, errors);
     }
-
-    fn validate(&self, binding: &Value, errors: &mut Errors) {
-        let binding = Field::object(binding);
-        let spec = binding.child("spec");
-        let (policy, resources) = (spec.child("policyName"), spec.child("matchResources"));
-        match policy.text() {
-            "" => policy.required("", errors),
-            text => policy.invalid_each(dns_subdomain(text), errors),
-        }
-        if !spec.is_set() {
-            return;
-        }
-        let reference = spec.child("paramRef");
-        if reference.is_set() {
-            validate_param_ref(&reference, errors);
-        }
-        if resources.is_set() {
-            validate_match(&resources, errors);
-        }
-        if self.is_mutating {
-            validate_mutating_operations(&resources, errors);
-        } else {
-            validate_actions(&spec.child("validationActions"), errors);
-        }
+    if resources.is_set() {
+        validate_match(&resources, errors);
+    }
+    if is_mutating {
+        validate_mutating_operations(&resources, errors);
+    } else {
+        validate_actions(&spec.child("validationActions"), errors);
     }
 }
 

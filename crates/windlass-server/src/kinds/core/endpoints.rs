@@ -6,51 +6,44 @@ use crate::kinds::prelude::*;
 
 pub(super) const KIND: Kind = Kind {
     name: "Endpoints",
-    prefix: "/registry/services/endpoints/",
+    prefix: Some("/registry/services/endpoints/"),
     deprecation: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
-    strategy: |_| Arc::new(Endpoints),
+    rules: Rules { create_on_update: true, ..Rules::COMMON },
+    default,
+    validate,
     ..BASE
 };
 
-#[derive(Debug)]
-struct Endpoints;
-
-impl Strategy for Endpoints {
-    fn rules(&self) -> &Rules {
-        &Rules { create_on_update: true, ..Rules::COMMON }
-    }
-
-    fn default(&self, object: &mut Value) {
-        for subset in items_mut(object, "subsets") {
-            for port in items_mut(subset, "ports") {
-                default_to(as_object(port), "protocol", "TCP");
-            }
+fn default(object: &mut Value) {
+    for subset in items_mut(object, "subsets") {
+        for port in items_mut(subset, "ports") {
+            default_to(as_object(port), "protocol", "TCP");
         }
     }
+}
 
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        let is_own = is_own(object);
-        for subset in Field::object(object).child("subsets").items() {
-            let lists = [subset.child("addresses"), subset.child("notReadyAddresses")];
-            if lists.iter().all(Field::is_empty) {
-                subset.required("must specify `addresses` or `notReadyAddresses`", errors);
+fn validate(object: &Field<'_>, errors: &mut Errors) {
+    let is_own = is_own(object.json());
+    for subset in object.child("subsets").items() {
+        let lists = [subset.child("addresses"), subset.child("notReadyAddresses")];
+        if lists.iter().all(Field::is_empty) {
+            subset.required("must specify `addresses` or `notReadyAddresses`", errors);
+        }
+        for list in &lists {
+            for address in list.items() {
+                validate_endpoint_address(&address, is_own, errors);
             }
-            for list in &lists {
-                for address in list.items() {
-                    validate_endpoint_address(&address, is_own, errors);
-                }
+        }
+        let ports = subset.child("ports");
+        for port in ports.items() {
+            let name = port.child("name");
+            if !name.is_empty() {
+                name.invalid_each(dns_label(name.text()), errors);
+            } else if ports.len() > 1 {
+                name.required("", errors);
             }
-            let ports = subset.child("ports");
-            for port in ports.items() {
-                let name = port.child("name");
-                if !name.is_empty() {
-                    name.invalid_each(dns_label(name.text()), errors);
-                } else if ports.len() > 1 {
-                    name.required("", errors);
-                }
-                port.check(&[("port", Rule::Range(1, 65535))], errors);
-                validate_port(&port, errors);
-            }
+            port.check(&[("port", Rule::Range(1, 65535))], errors);
+            validate_port(&port, errors);
         }
     }
 }

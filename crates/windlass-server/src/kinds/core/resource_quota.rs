@@ -10,9 +10,11 @@ use crate::kinds::{
 
 pub(super) const KIND: Kind = Kind {
     name: "ResourceQuota",
-    prefix: "/registry/resourcequotas/",
-    subresources: &["status"],
-    strategy: |_| Arc::new(ResourceQuota),
+    rules: Rules { metadata: MetadataRule::CHANGES, returns_deleted: true, ..Rules::WITH_STATUS },
+    validate,
+    validate_update,
+    validate_status,
+    warnings,
     ..BASE
 };
 
@@ -26,65 +28,53 @@ const SCOPES: [&str; 7] = [
     "CrossNamespacePodAffinity",
 ];
 
-#[derive(Debug)]
-struct ResourceQuota;
+fn validate(quota: &Field<'_>, errors: &mut Errors) {
+    let spec = quota.child("spec");
+    validate_amounts(&spec.child("hard"), errors);
+    validate_scopes(&spec, errors);
+    validate_scope_selector(&spec, errors);
+}
 
-impl Strategy for ResourceQuota {
-    fn rules(&self) -> &Rules {
-        &Rules { metadata: MetadataRule::CHANGES, returns_deleted: true, ..Rules::WITH_STATUS }
+fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let sorted_scopes = |quota: &Value| {
+        let mut scopes: Vec<String> = quota.items(&["spec", "scopes"]).iter().map(ToString::to_string).collect();
+        scopes.sort();
+        scopes.dedup();
+        scopes
+    };
+    if sorted_scopes(new.json()) != sorted_scopes(old.json()) {
+        new.child("spec.scopes").invalid("field is immutable", errors);
     }
+}
 
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        let quota = Field::object(object);
-        let spec = quota.child("spec");
-        validate_amounts(&spec.child("hard"), errors);
-        validate_scopes(&spec, errors);
-        validate_scope_selector(&spec, errors);
+fn validate_status(quota: &Field<'_>, _old: &Field<'_>, errors: &mut Errors) {
+    for amounts in ["status.hard", "status.used"] {
+        validate_amounts(&quota.child(amounts), errors);
     }
+}
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        let sorted_scopes = |quota: &Value| {
-            let mut scopes: Vec<String> = quota.items(&["spec", "scopes"]).iter().map(ToString::to_string).collect();
-            scopes.sort();
-            scopes.dedup();
-            scopes
-        };
-        if sorted_scopes(new) != sorted_scopes(old) {
-            Field::object(new).child("spec.scopes").invalid("field is immutable", errors);
+/// Warns if a new quota allows more requests than limits.
+fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+    if old.is_some() {
+        return Vec::new();
+    }
+    let hard = |name: &str| Some(new.text(&["spec", "hard", name])).filter(|text| !text.is_empty());
+    let mut warnings = Vec::new();
+    for resource in ["cpu", "memory", "storage", "ephemeral-storage"] {
+        let (mut request_name, limit_name) = (format!("requests.{resource}"), format!("limits.{resource}"));
+        let mut request = hard(&request_name);
+        if request.is_none() && matches!(resource, "cpu" | "memory") {
+            request = hard(resource);
+            resource.clone_into(&mut request_name);
+        }
+        if let (Some(request), Some(limit)) = (request, hard(&limit_name))
+            && amount(request) > amount(limit)
+        {
+            warnings
+                .push(format!("ResourceQuota {request_name} ({request}) should be less than {limit_name} ({limit})"));
         }
     }
-
-    fn validate_status(&self, new: &Value, _old: &Value, errors: &mut Errors) {
-        let quota = Field::object(new);
-        for amounts in ["status.hard", "status.used"] {
-            validate_amounts(&quota.child(amounts), errors);
-        }
-    }
-
-    /// Warns if a new quota allows more requests than limits.
-    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        if old.is_some() {
-            return Vec::new();
-        }
-        let hard = |name: &str| Some(new.text(&["spec", "hard", name])).filter(|text| !text.is_empty());
-        let mut warnings = Vec::new();
-        for resource in ["cpu", "memory", "storage", "ephemeral-storage"] {
-            let (mut request_name, limit_name) = (format!("requests.{resource}"), format!("limits.{resource}"));
-            let mut request = hard(&request_name);
-            if request.is_none() && matches!(resource, "cpu" | "memory") {
-                request = hard(resource);
-                resource.clone_into(&mut request_name);
-            }
-            if let (Some(request), Some(limit)) = (request, hard(&limit_name))
-                && amount(request) > amount(limit)
-            {
-                warnings.push(format!(
-                    "ResourceQuota {request_name} ({request}) should be less than {limit_name} ({limit})"
-                ));
-            }
-        }
-        warnings
-    }
+    warnings
 }
 
 fn validate_scopes(spec: &Field<'_>, errors: &mut Errors) {

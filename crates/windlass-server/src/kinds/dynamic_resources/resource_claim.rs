@@ -4,17 +4,19 @@ use std::collections::HashSet;
 
 use crate::kinds::{
     dynamic_resources::{
-        GROUP_BASE, MAX_ITEMS, validate_configs, validate_request_references, validate_selectors, validate_unique,
+        MAX_ITEMS, validate_configs, validate_request_references, validate_selectors, validate_unique,
     },
     prelude::*,
 };
 
 pub(super) const KIND: Kind = Kind {
     name: "ResourceClaim",
-    prefix: "/registry/resourceclaims/",
-    subresources: &["status"],
-    strategy: |_| Arc::new(ResourceClaim),
-    ..GROUP_BASE
+    rules: Rules { resets: Resets::BARE_STATUS, returns_deleted: true, ..Rules::WITH_STATUS },
+    default,
+    validate_create: |claim, errors| validate_claim_spec(&claim.child("spec"), errors),
+    immutable: &["spec"],
+    validate_status,
+    ..BASE
 };
 
 /// The maximum number of alternatives for a request.
@@ -24,55 +26,37 @@ const MAX_CONSUMERS: usize = 256;
 /// The maximum length of an attribute's name without its domain, in bytes.
 const MAX_ATTRIBUTE_NAME: usize = 32;
 
-#[derive(Debug)]
-struct ResourceClaim;
-
-impl Strategy for ResourceClaim {
-    fn rules(&self) -> &Rules {
-        &Rules { resets: Resets::BARE_STATUS, returns_deleted: true, ..Rules::WITH_STATUS }
+fn default(claim: &mut Value) {
+    if let Some(spec) = entry_mut(claim, "spec") {
+        default_claim_spec(spec);
     }
+}
 
-    fn default(&self, claim: &mut Value) {
-        if let Some(spec) = entry_mut(claim, "spec") {
-            default_claim_spec(spec);
+fn validate_status(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let consumers = new.child("status.reservedFor");
+    if !consumers.at_most(MAX_CONSUMERS, errors) {
+        for consumer in consumers.items() {
+            let rules = [("resource", Rule::Required), ("name", Rule::Required), ("uid", Rule::Required)];
+            consumer.check(&rules, errors);
         }
+        validate_unique(&consumers, &["uid"], errors);
     }
-
-    fn validate_create(&self, claim: &Value, errors: &mut Errors) {
-        validate_claim_spec(&Field::object(claim).child("spec"), errors);
+    let (allocation, old_allocation) = (new.child("status.allocation"), old.child("status.allocation"));
+    if !allocation.is_set() {
+        if !consumers.is_empty() {
+            consumers.forbidden("may not be specified when `allocated` is not set", errors);
+        }
+        return;
     }
-
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        Field::object(new).check_immutable(&Field::object(old), &["spec"], errors);
+    let old_consumers = old.child("status.reservedFor");
+    let old_consumers: HashSet<&Value> = old_consumers.items().map(|consumer| consumer.json()).collect();
+    let adds_consumer = consumers.items().any(|consumer| !old_consumers.contains(consumer.json()));
+    if new.child("metadata.deletionTimestamp").is_set() && adds_consumer {
+        let text = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
+        consumers.forbidden(text, errors);
     }
-
-    fn validate_status(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        let (new, old) = (Field::object(new), Field::object(old));
-        let consumers = new.child("status.reservedFor");
-        if !consumers.at_most(MAX_CONSUMERS, errors) {
-            for consumer in consumers.items() {
-                let rules = [("resource", Rule::Required), ("name", Rule::Required), ("uid", Rule::Required)];
-                consumer.check(&rules, errors);
-            }
-            validate_unique(&consumers, &["uid"], errors);
-        }
-        let (allocation, old_allocation) = (new.child("status.allocation"), old.child("status.allocation"));
-        if !allocation.is_set() {
-            if !consumers.is_empty() {
-                consumers.forbidden("may not be specified when `allocated` is not set", errors);
-            }
-            return;
-        }
-        let old_consumers = old.child("status.reservedFor");
-        let old_consumers: HashSet<&Value> = old_consumers.items().map(|consumer| consumer.json()).collect();
-        let adds_consumer = consumers.items().any(|consumer| !old_consumers.contains(consumer.json()));
-        if new.child("metadata.deletionTimestamp").is_set() && adds_consumer {
-            let text = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
-            consumers.forbidden(text, errors);
-        }
-        if old_allocation.is_set() {
-            allocation.immutable(&old_allocation, errors);
-        }
+    if old_allocation.is_set() {
+        allocation.immutable(&old_allocation, errors);
     }
 }
 

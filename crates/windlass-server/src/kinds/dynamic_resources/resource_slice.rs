@@ -1,7 +1,7 @@
 //! ResourceSlices: the devices of a pool.
 
 use crate::kinds::{
-    dynamic_resources::{GROUP_BASE, MAX_ITEMS, validate_unique},
+    dynamic_resources::{MAX_ITEMS, validate_unique},
     pod_spec::volume_sources::validate_driver_name,
     prelude::*,
     selector::validate_node_selector,
@@ -9,51 +9,36 @@ use crate::kinds::{
 
 pub(super) const KIND: Kind = Kind {
     name: "ResourceSlice",
-    prefix: "/registry/resourceslices/",
-    strategy: |_| Arc::new(ResourceSlice),
-    ..GROUP_BASE
+    rules: Rules {
+        metadata: MetadataRule::CHANGES,
+        generation: Generation::Spec,
+        returns_deleted: true,
+        disabled_fields: &["spec.devices.*.nodeAllocatableResourceMappings"],
+        fields: &[
+            FieldRule { label: "spec.nodeName", path: "spec.nodeName" },
+            FieldRule { label: "spec.driver", path: "spec.driver" },
+        ],
+        selects_namespace: false,
+        unknown_field: UnknownField::OfVersion,
+        ..Rules::COMMON
+    },
+    prepare_create,
+    validate_create: |slice, errors| validate_spec(&slice.child("spec"), None, errors),
+    validate_update: |new, old, errors| validate_spec(&new.child("spec"), Some(&old.child("spec")), errors),
+    ..BASE
 };
 
 const MAX_DEVICES: usize = 128;
 /// The maximum length of a pool's name, in bytes.
 const MAX_POOL_NAME: usize = 253;
 
-#[derive(Debug)]
-struct ResourceSlice;
-
-impl Strategy for ResourceSlice {
-    fn rules(&self) -> &Rules {
-        &Rules {
-            metadata: MetadataRule::CHANGES,
-            generation: Generation::Spec,
-            returns_deleted: true,
-            disabled_fields: &["spec.devices.*.nodeAllocatableResourceMappings"],
-            fields: &[
-                FieldRule { label: "spec.nodeName", path: "spec.nodeName" },
-                FieldRule { label: "spec.driver", path: "spec.driver" },
-            ],
-            selects_namespace: false,
-            unknown_field: UnknownField::OfVersion,
-            ..Rules::COMMON
+/// Sets the time of taints without one to the current time.
+fn prepare_create(slice: &mut Value, write: &WriteContext<'_>) {
+    let Some(spec) = entry_mut(slice, "spec") else { return };
+    for device in items_mut(spec, "devices") {
+        for taint in items_mut(device, "taints") {
+            default_to(as_object(taint), "timeAdded", write.now());
         }
-    }
-
-    /// Sets the time of taints without one to the current time.
-    fn prepare_create(&self, slice: &mut Value, write: &WriteContext<'_>) {
-        let Some(spec) = entry_mut(slice, "spec") else { return };
-        for device in items_mut(spec, "devices") {
-            for taint in items_mut(device, "taints") {
-                default_to(as_object(taint), "timeAdded", write.now());
-            }
-        }
-    }
-
-    fn validate_create(&self, slice: &Value, errors: &mut Errors) {
-        validate_spec(&Field::object(slice).child("spec"), None, errors);
-    }
-
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        validate_spec(&Field::object(new).child("spec"), Some(&Field::object(old).child("spec")), errors);
     }
 }
 

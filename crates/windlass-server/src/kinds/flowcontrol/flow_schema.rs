@@ -1,7 +1,7 @@
 //! The kind FlowSchema.
 
 use crate::kinds::{
-    flowcontrol::{GROUP, RULES, schemas, validate_conditions, validate_mandatory_spec},
+    flowcontrol::{RULES, schemas, validate_conditions, validate_mandatory_spec},
     prelude::*,
 };
 
@@ -11,54 +11,36 @@ const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", 
 const SUBJECTS: [(&str, &str); 3] = [("ServiceAccount", "serviceAccount"), ("User", "user"), ("Group", "group")];
 
 pub(super) const KIND: Kind = Kind {
-    group: GROUP,
     name: "FlowSchema",
-    prefix: "/registry/flowschemas/",
-    subresources: &["status"],
-    strategy: |_| Arc::new(FlowSchema),
+    rules: RULES,
+    default: |schema| default_to(object_mut(schema, "spec"), "matchingPrecedence", 1000),
+    validate,
+    validate_status: validate_conditions,
     ..BASE
 };
 
-#[derive(Debug)]
-struct FlowSchema;
-
-impl Strategy for FlowSchema {
-    fn rules(&self) -> &Rules {
-        &RULES
+fn validate(schema: &Field<'_>, errors: &mut Errors) {
+    let spec = schema.child("spec");
+    let name = schema.child("metadata.name").text();
+    validate_precedence(&spec.child("matchingPrecedence"), name, errors);
+    let method = spec.child("distinguisherMethod");
+    let kind = method.child("type");
+    if method.is_set() && !["ByNamespace", "ByUser"].contains(&kind.text()) {
+        // The real server shows the whole method, with Go's field names.
+        errors.unsupported(kind.path(), &json!({"Type": kind.text()}), &["ByNamespace", "ByUser"]);
     }
-
-    fn default(&self, schema: &mut Value) {
-        default_to(object_mut(schema, "spec"), "matchingPrecedence", 1000);
+    let level = spec.child("priorityLevelConfiguration.name");
+    if level.is_empty() {
+        level.required("must reference a priority level", errors);
+    } else {
+        level.invalid_each(dns_subdomain(level.text()), errors);
     }
-
-    fn validate(&self, schema: &Value, errors: &mut Errors) {
-        let schema = Field::object(schema);
-        let spec = schema.child("spec");
-        let name = schema.child("metadata.name").text();
-        validate_precedence(&spec.child("matchingPrecedence"), name, errors);
-        let method = spec.child("distinguisherMethod");
-        let kind = method.child("type");
-        if method.is_set() && !["ByNamespace", "ByUser"].contains(&kind.text()) {
-            // The real server shows the whole method, with Go's field names.
-            errors.unsupported(kind.path(), &json!({"Type": kind.text()}), &["ByNamespace", "ByUser"]);
-        }
-        let level = spec.child("priorityLevelConfiguration.name");
-        if level.is_empty() {
-            level.required("must reference a priority level", errors);
-        } else {
-            level.invalid_each(dns_subdomain(level.text()), errors);
-        }
-        for rule in spec.child("rules").items() {
-            validate_rule(&rule, errors);
-        }
-        if matches!(name, "exempt" | "catch-all") {
-            let mandatory: Vec<Value> = schemas("").into_iter().map(|(schema, _)| schema).collect();
-            validate_mandatory_spec(&schema, &mandatory, errors);
-        }
+    for rule in spec.child("rules").items() {
+        validate_rule(&rule, errors);
     }
-
-    fn validate_status(&self, new: &Value, _old: &Value, errors: &mut Errors) {
-        validate_conditions(new, errors);
+    if matches!(name, "exempt" | "catch-all") {
+        let mandatory: Vec<Value> = schemas("").into_iter().map(|(schema, _)| schema).collect();
+        validate_mandatory_spec(schema, &mandatory, errors);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The kind PriorityLevelConfiguration.
 
 use crate::kinds::{
-    flowcontrol::{GROUP, RULES, levels, validate_conditions, validate_mandatory_spec},
+    flowcontrol::{RULES, levels, validate_conditions, validate_mandatory_spec},
     prelude::*,
 };
 
@@ -10,76 +10,62 @@ const MAX_QUEUES: i64 = 10_000_000;
 const HASH_BITS: f64 = 60.0;
 
 pub(super) const KIND: Kind = Kind {
-    group: GROUP,
     name: "PriorityLevelConfiguration",
-    prefix: "/registry/prioritylevelconfigurations/",
-    subresources: &["status"],
-    strategy: |_| Arc::new(PriorityLevelConfiguration),
+    rules: RULES,
+    default,
+    validate,
+    validate_status: validate_conditions,
     ..BASE
 };
 
-#[derive(Debug)]
-struct PriorityLevelConfiguration;
-
-impl Strategy for PriorityLevelConfiguration {
-    fn rules(&self) -> &Rules {
-        &RULES
+fn default(level: &mut Value) {
+    let Some(spec) = entry_mut(level, "spec") else { return };
+    if let Some(exempt) = entry_mut(spec, "exempt").map(as_object) {
+        default_pointer(exempt, "nominalConcurrencyShares", 0);
+        default_pointer(exempt, "lendablePercent", 0);
     }
-
-    fn default(&self, level: &mut Value) {
-        let Some(spec) = entry_mut(level, "spec") else { return };
-        if let Some(exempt) = entry_mut(spec, "exempt").map(as_object) {
-            default_pointer(exempt, "nominalConcurrencyShares", 0);
-            default_pointer(exempt, "lendablePercent", 0);
-        }
-        let Some(limited) = entry_mut(spec, "limited") else { return };
-        default_pointer(as_object(limited), "nominalConcurrencyShares", 30);
-        default_pointer(as_object(limited), "lendablePercent", 0);
-        let queuing = entry_mut(limited, "limitResponse").and_then(|response| entry_mut(response, "queuing"));
-        if let Some(queuing) = queuing.map(as_object) {
-            for (field, value) in [("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)] {
-                default_to(queuing, field, value);
-            }
+    let Some(limited) = entry_mut(spec, "limited") else { return };
+    default_pointer(as_object(limited), "nominalConcurrencyShares", 30);
+    default_pointer(as_object(limited), "lendablePercent", 0);
+    let queuing = entry_mut(limited, "limitResponse").and_then(|response| entry_mut(response, "queuing"));
+    if let Some(queuing) = queuing.map(as_object) {
+        for (field, value) in [("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)] {
+            default_to(queuing, field, value);
         }
     }
+}
 
-    fn validate(&self, level: &Value, errors: &mut Errors) {
-        let level = Field::object(level);
-        let spec = level.child("spec");
-        let name = level.child("metadata.name").text();
-        let kind = spec.child("type");
-        if (name == "exempt") != (kind.text() == "Exempt") {
-            kind.invalid_as(kind.text(), "must be 'Exempt' if and only if `name` is 'exempt'", errors);
-        }
-        let (limited, exempt) = (spec.child("limited"), spec.child("exempt"));
-        match kind.text() {
-            "Exempt" => {
-                if limited.is_set() {
-                    limited.forbidden("must be nil if the type is not Limited", errors);
-                }
-                validate_shares(&exempt, errors);
-                exempt.child("lendablePercent").in_range(0, 100, errors);
-            }
-            "Limited" => {
-                if exempt.is_set() {
-                    exempt.forbidden("must be nil if the type is Limited", errors);
-                }
-                if limited.is_set() {
-                    validate_limited(&limited, errors);
-                } else {
-                    limited.required("must not be empty when type is Limited", errors);
-                }
-            }
-            "" => kind.required("", errors),
-            _ => kind.unsupported(&["Exempt", "Limited"], errors),
-        }
-        if name == "catch-all" {
-            validate_mandatory_spec(&level, &levels(), errors);
-        }
+fn validate(level: &Field<'_>, errors: &mut Errors) {
+    let spec = level.child("spec");
+    let name = level.child("metadata.name").text();
+    let kind = spec.child("type");
+    if (name == "exempt") != (kind.text() == "Exempt") {
+        kind.invalid_as(kind.text(), "must be 'Exempt' if and only if `name` is 'exempt'", errors);
     }
-
-    fn validate_status(&self, new: &Value, _old: &Value, errors: &mut Errors) {
-        validate_conditions(new, errors);
+    let (limited, exempt) = (spec.child("limited"), spec.child("exempt"));
+    match kind.text() {
+        "Exempt" => {
+            if limited.is_set() {
+                limited.forbidden("must be nil if the type is not Limited", errors);
+            }
+            validate_shares(&exempt, errors);
+            exempt.child("lendablePercent").in_range(0, 100, errors);
+        }
+        "Limited" => {
+            if exempt.is_set() {
+                exempt.forbidden("must be nil if the type is Limited", errors);
+            }
+            if limited.is_set() {
+                validate_limited(&limited, errors);
+            } else {
+                limited.required("must not be empty when type is Limited", errors);
+            }
+        }
+        "" => kind.required("", errors),
+        _ => kind.unsupported(&["Exempt", "Limited"], errors),
+    }
+    if name == "catch-all" {
+        validate_mandatory_spec(level, &levels(), errors);
     }
 }
 

@@ -12,8 +12,7 @@ const CONTAINER_STATUSES: [(&str, &str); 3] = [
 ];
 
 /// Validates a new status of a pod.
-pub(super) fn validate(new: &Value, old: &Value, errors: &mut Errors) {
-    let (pod, old_pod) = (Field::object(new), Field::object(old));
+pub(super) fn validate(pod: &Field<'_>, old_pod: &Field<'_>, errors: &mut Errors) {
     let (status, old_status) = (pod.child("status"), old_pod.child("status"));
     for condition in status.child("conditions").items() {
         validate_observed_generation(&condition, errors);
@@ -29,9 +28,9 @@ pub(super) fn validate(new: &Value, old: &Value, errors: &mut Errors) {
         }
     }
     status.child("qosClass").immutable(&old_status.child("qosClass"), errors);
-    validate_terminated_containers(&status, old, errors);
+    validate_terminated_containers(&status, old_pod.json(), errors);
     validate_observed_generation(&status, errors);
-    validate_resource_claims(&pod, errors);
+    validate_resource_claims(pod, errors);
     let extended = status.child("extendedResourceClaimStatus");
     if extended.is_set() {
         if extended.child("requestMappings").is_empty() {
