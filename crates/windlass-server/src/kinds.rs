@@ -99,7 +99,7 @@ struct Kind {
     immutable: &'static [&'static str],
     validate_status: fn(&Field<'_>, &Field<'_>, &mut Errors),
     validate_part: fn(Part, &Field<'_>, &Field<'_>, &mut Errors),
-    warnings: fn(&Value, Option<&Value>) -> Vec<String>,
+    warnings: fn(&Value, Option<&Value>, &mut Vec<String>),
     fixed: fn() -> Option<Vec<Value>>,
     /// Returns the value of a field for field selectors; `None` for the text at the path in the rules.
     field: for<'v> fn(&'v Value, &str) -> Option<Cow<'v, str>>,
@@ -133,7 +133,7 @@ const BASE: Kind = Kind {
     immutable: &[],
     validate_status: |_, _, _| {},
     validate_part: |_, _, _, _| {},
-    warnings: |_, _| Vec::new(),
+    warnings: |_, _, _| {},
     fixed: || None,
     field: |_, _| None,
 };
@@ -308,7 +308,9 @@ impl Strategy for BuiltIn {
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        (self.kind.warnings)(new, old)
+        let mut warnings = Vec::new();
+        (self.kind.warnings)(new, old, &mut warnings);
+        warnings
     }
 
     fn fixed(&self) -> Option<Vec<Value>> {

@@ -16,19 +16,12 @@ pub(super) const KINDS: &[Kind] = &[Kind {
         unconditional_update: false,
         ..Rules::WITH_STATUS
     },
-    default,
+    default: |object| change_each(object, "spec.service", |service| default_pointer(service, "port", 443)),
     prepare_create,
     validate,
     validate_status,
     ..BASE
 }];
-
-fn default(object: &mut Value) {
-    let service = entry_mut(object, "spec").and_then(|spec| entry_mut(spec, "service"));
-    if let Some(service) = service {
-        default_pointer(as_object(service), "port", 443);
-    }
-}
 
 /// Marks a local API service as available.
 fn prepare_create(object: &mut Value, write: &WriteContext<'_>) {
@@ -50,23 +43,16 @@ fn validate(object: &Field<'_>, errors: &mut Errors) {
         group.required("only v1 may have an empty group and it better be legacy kube", errors);
     }
     group.optional_text(dns_subdomain, errors);
-    version.invalid_each(dns_label_1035(version.text()), errors);
+    version.check_text(dns_label_1035, errors);
     for (name, max) in [("groupPriorityMinimum", 20000), ("versionPriority", 1000)] {
-        let priority = spec.child(name);
-        let number = priority.int().unwrap_or_default();
-        if !(1..=max).contains(&number) {
-            priority.invalid_as(&number, &format!("must be positive and less than {max}"), errors);
-        }
+        spec.child(name).check_count(1..=max, format_args!("must be positive and less than {max}"), errors);
     }
     validate_service(&spec, errors);
 }
 
 fn validate_status(new: &Field<'_>, _old: &Field<'_>, errors: &mut Errors) {
     for condition in new.child("status.conditions").items() {
-        let status = condition.child("status");
-        if !["True", "False", "Unknown"].contains(&status.text()) {
-            status.unsupported(&["True", "False", "Unknown"], errors);
-        }
+        condition.child("status").supported(&["True", "False", "Unknown"], errors);
     }
 }
 
@@ -85,14 +71,10 @@ fn validate_service(spec: &Field<'_>, errors: &mut Errors) {
         return;
     }
     for name in ["namespace", "name"] {
-        if service.child(name).is_empty() {
-            service.child(name).required("", errors);
-        }
+        service.child(name).check_not_empty("", errors);
     }
     let port = service.child("port");
-    if port.int().is_some_and(|port| !(1..=65535).contains(&port)) {
-        port.invalid("port is not valid: must be between 1 and 65535, inclusive", errors);
-    }
+    port.check_int(1..=65535, "port is not valid: must be between 1 and 65535, inclusive", errors);
     if insecure.flag() && !bundle.is_empty() {
         insecure.invalid("may not be true if caBundle is present", errors);
     }

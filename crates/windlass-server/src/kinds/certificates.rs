@@ -158,9 +158,7 @@ fn validate_request(object: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
     validate_usages(&spec.child("usages"), errors);
     validate_signer(&spec.child("signerName"), errors);
     let expiration = spec.child("expirationSeconds");
-    if expiration.int().is_some_and(|seconds| seconds < MIN_EXPIRATION) {
-        expiration.invalid("may not specify a duration less than 600 seconds (10 minutes)", errors);
-    }
+    expiration.check_int(MIN_EXPIRATION.., "may not specify a duration less than 600 seconds (10 minutes)", errors);
     validate_conditions(&object.child("status.conditions"), errors);
     let certificate = object.child("status.certificate");
     let text = certificate.text();
@@ -178,18 +176,9 @@ fn has_pem_block(encoded: &str, types: &[&str]) -> bool {
 }
 
 fn validate_usages(usages: &Field<'_>, errors: &mut Errors) {
-    if usages.is_empty() {
-        usages.required("", errors);
-    }
-    for usage in usages.items().filter(|usage| !USAGES.contains(&usage.text())) {
-        usage.unsupported(USAGES, errors);
-    }
-    let mut seen = DuplicateCheck::default();
-    for usage in usages.items() {
-        if seen.repeats(usage.json()) {
-            usage.duplicate(errors);
-        }
-    }
+    usages.check_not_empty("", errors);
+    usages.each(|usage, errors| usage.supported(USAGES, errors), errors);
+    usages.each_unique(|_, _| {}, errors);
 }
 
 fn validate_signer(signer: &Field<'_>, errors: &mut Errors) {
@@ -232,9 +221,7 @@ fn validate_conditions(conditions: &Field<'_>, errors: &mut Errors) {
         if DECISIONS.contains(&kind) && opposite.is_some_and(|opposite| seen.has(*opposite)) {
             conditions.invalid_as(kind, "Approved and Denied conditions are mutually exclusive", errors);
         }
-        if seen.repeats(kind) {
-            errors.duplicate(condition.child("type").path(), kind);
-        }
+        condition.check_unique_by("type", &mut seen, errors);
     }
 }
 

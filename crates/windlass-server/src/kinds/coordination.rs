@@ -16,9 +16,6 @@ pub(super) const KINDS: &[Kind] = &[Kind {
 }];
 
 fn validate(lease: &Field<'_>, errors: &mut Errors) {
-    let duration = lease.child("spec.leaseDurationSeconds");
-    if duration.int().is_some_and(|seconds| seconds <= 0) {
-        duration.invalid("must be greater than 0", errors);
-    }
+    lease.child("spec.leaseDurationSeconds").check_int(1.., "must be greater than 0", errors);
     lease.child("spec.leaseTransitions").not_negative(errors);
 }

@@ -77,9 +77,7 @@ const NAMES: [(&str, &str); 7] = [
 fn validate_create(event: &Field<'_>, errors: &mut Errors) {
     validate_series(&event.child("series"), errors);
     let (time, kind) = (event.child("eventTime"), event.child("type"));
-    if !time.is_set() {
-        time.required("", errors);
-    }
+    time.check_set("", errors);
     if !matches!(kind.text(), "Normal" | "Warning") {
         kind.invalid_as("", &format!("has invalid value: {}", kind.text()), errors);
     }
@@ -169,10 +167,8 @@ fn validate_event(event: &Field<'_>, reporter: &str, errors: &mut Errors) {
         return;
     }
     let component = Field::new(Path::new(reporter), event.child("reportingComponent").value());
-    if component.is_empty() {
-        component.required("", errors);
-    }
-    component.invalid_each(qualified_name(component.text()), errors);
+    component.check_not_empty("", errors);
+    component.check_text(qualified_name, errors);
     for (name, is_required, max_length) in
         [("reportingInstance", true, 128), ("action", true, 128), ("reason", true, 128), ("message", false, 1024)]
     {
@@ -194,9 +190,7 @@ fn validate_series(series: &Field<'_>, errors: &mut Errors) {
     if count.int().unwrap_or_default() < 2 {
         count.invalid_as("", "should be at least 2", errors);
     }
-    if !time.is_set() {
-        time.required("", errors);
-    }
+    time.check_set("", errors);
 }
 
 #[cfg(test)]

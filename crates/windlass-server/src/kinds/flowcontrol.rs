@@ -32,12 +32,7 @@ fn validate_conditions(object: &Field<'_>, _old: &Field<'_>, errors: &mut Errors
     let conditions = object.child("status.conditions");
     let mut seen = DuplicateCheck::default();
     for condition in conditions.items() {
-        let kind = condition.child("type");
-        if seen.repeats(condition.json().text(&["type"])) {
-            errors.duplicate(kind.path(), kind.text());
-        }
-        if kind.is_empty() {
-            kind.required("", errors);
-        }
+        condition.check_unique_by("type", &mut seen, errors);
+        condition.child("type").check_not_empty("", errors);
     }
 }

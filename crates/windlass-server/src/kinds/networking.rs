@@ -13,10 +13,7 @@ pub(super) const KINDS: &[Kind] =
 
 /// Validates a reference to an object of any group.
 fn validate_reference(reference: &Field<'_>, errors: &mut Errors) {
-    let group = reference.child("apiGroup");
-    if group.is_set() {
-        group.invalid_each(dns_subdomain(group.text()), errors);
-    }
+    reference.child("apiGroup").check_set_text(dns_subdomain, errors);
     for name in ["kind", "name"] {
         reference.child(name).required_text(path_segment, errors);
     }

@@ -16,8 +16,7 @@ pub(super) const KINDS: &[Kind] = &[Kind {
 }];
 
 fn validate(class: &Field<'_>, errors: &mut Errors) {
-    let handler = class.child("handler");
-    handler.required_text(dns_label, errors);
+    class.child("handler").required_text(dns_label, errors);
     validate_overhead(&class.child("overhead.podFixed"), errors);
     validate_scheduling(&class.child("scheduling"), errors);
 }

@@ -42,9 +42,8 @@ fn validate(object: &Field<'_>, errors: &mut Errors) {
 fn validate_status(object: &Field<'_>, _old: &Field<'_>, errors: &mut Errors) {
     let status = object.child("status");
     validate_conditions(&status.child("conditions"), errors);
-    for name in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
-        status.child(name).not_negative(errors);
-    }
+    let counts = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"];
+    status.check_not_negative(&counts, errors);
 }
 
 /// Validates a non-negative number, or a percentage of at most 100.

@@ -39,9 +39,7 @@ fn validate_cluster_role(role: &Field<'_>, errors: &mut Errors) {
     validate_rules(role, Scope::Cluster, errors);
     if role.child("aggregationRule").is_set() {
         let selectors = role.child("aggregationRule.clusterRoleSelectors");
-        if selectors.is_empty() {
-            selectors.required("at least one clusterRoleSelector required if aggregationRule is non-nil", errors);
-        }
+        selectors.check_not_empty("at least one clusterRoleSelector required if aggregationRule is non-nil", errors);
         for selector in selectors.items() {
             if !is_valid_selector(&selector, errors) {
                 selector.invalid_as(&Value::Null, "invalid label selector.", errors);
@@ -52,31 +50,23 @@ fn validate_cluster_role(role: &Field<'_>, errors: &mut Errors) {
 
 fn default_binding(binding: &mut Value) {
     default_to(object_mut(binding, "roleRef"), "apiGroup", GROUP);
-    for subject in items_mut(binding, "subjects") {
+    change_each(binding, "subjects.*", |subject| {
         if matches!(subject.text(&["kind"]), "User" | "Group") {
-            default_to(as_object(subject), "apiGroup", GROUP);
+            default_to(subject, "apiGroup", GROUP);
         }
-    }
+    });
 }
 
 fn validate_binding(binding: &Field<'_>, scope: Scope, errors: &mut Errors) {
     let role = binding.child("roleRef");
-    let group = role.child("apiGroup");
-    if group.text() != GROUP {
-        group.unsupported(&[GROUP], errors);
-    }
+    role.child("apiGroup").supported(&[GROUP], errors);
     let kinds: &[&str] = match scope {
         Scope::Namespace => &["Role", "ClusterRole"],
         Scope::Cluster => &["ClusterRole"],
     };
-    let kind = role.child("kind");
-    if !kinds.contains(&kind.text()) {
-        kind.unsupported(kinds, errors);
-    }
+    role.child("kind").supported(kinds, errors);
     role.child("name").required_text(path_segment, errors);
-    for subject in binding.child("subjects").items() {
-        validate_subject(&subject, scope, errors);
-    }
+    binding.child("subjects").each(|subject, errors| validate_subject(subject, scope, errors), errors);
 }
 
 /// Validates that the role does not change.
@@ -92,50 +82,35 @@ fn validate_binding_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors
 
 fn validate_rules(role: &Field<'_>, scope: Scope, errors: &mut Errors) {
     for rule in role.child("rules").items() {
-        let has = |name: &str| !rule.child(name).is_empty();
-        if !has("verbs") {
-            rule.child("verbs").required("verbs must contain at least one value", errors);
-        }
+        rule.child("verbs").check_not_empty("verbs must contain at least one value", errors);
         let urls = rule.child("nonResourceURLs");
         if !urls.is_empty() {
             if scope == Scope::Namespace {
                 urls.invalid("namespaced rules cannot apply to non-resource URLs", errors);
             }
-            if ["apiGroups", "resources", "resourceNames"].into_iter().any(has) {
+            if ["apiGroups", "resources", "resourceNames"].iter().any(|name| !rule.child(name).is_empty()) {
                 urls.invalid("rules cannot apply to both regular resources and non-resource URLs", errors);
             }
             continue;
         }
-        if !has("apiGroups") {
-            rule.child("apiGroups").required("resource rules must supply at least one api group", errors);
-        }
-        if !has("resources") {
-            rule.child("resources").required("resource rules must supply at least one resource", errors);
-        }
+        rule.child("apiGroups").check_not_empty("resource rules must supply at least one api group", errors);
+        rule.child("resources").check_not_empty("resource rules must supply at least one resource", errors);
     }
 }
 
 fn validate_subject(subject: &Field<'_>, scope: Scope, errors: &mut Errors) {
     let (kind, group, name) = (subject.child("kind"), subject.child("apiGroup"), subject.child("name"));
-    if name.is_empty() {
-        name.required("", errors);
-    }
+    name.check_not_empty("", errors);
     match kind.text() {
         "ServiceAccount" => {
             name.optional_text(dns_subdomain, errors);
-            if !group.is_empty() {
-                group.unsupported(&[""], errors);
-            }
+            group.supported(&[""], errors);
             // In a RoleBinding, the namespace is optional.
-            if scope == Scope::Cluster && subject.child("namespace").is_empty() {
-                subject.child("namespace").required("", errors);
+            if scope == Scope::Cluster {
+                subject.child("namespace").check_not_empty("", errors);
             }
         }
-        "User" | "Group" => {
-            if group.text() != GROUP {
-                group.unsupported(&[GROUP], errors);
-            }
-        }
+        "User" | "Group" => group.supported(&[GROUP], errors),
         _ => kind.unsupported(&["ServiceAccount", "User", "Group"], errors),
     }
 }

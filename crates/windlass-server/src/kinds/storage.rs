@@ -1,7 +1,7 @@
 //! The group `storage.k8s.io`: storage classes, and objects of volume drivers.
 
 use self::storage_class::{validate_parameters, validate_provisioner};
-use crate::kinds::{prelude::*, quantity::amount, selector::validate_selector};
+use crate::kinds::{prelude::*, quantity::check_not_negative, selector::validate_selector};
 
 mod csi_driver;
 mod csi_node;
@@ -45,19 +45,13 @@ const MAX_PARAMETERS_SIZE: usize = 256 << 10;
 
 fn validate_storage_capacity(object: &Field<'_>, errors: &mut Errors) {
     validate_selector(&object.child("nodeTopology"), errors);
-    let class = object.child("storageClassName");
-    class.invalid_each(dns_subdomain(class.text()), errors);
-    let capacity = object.child("capacity");
-    if amount(capacity.text()).is_some_and(|amount| amount < 0.0) {
-        capacity.invalid("must be greater than or equal to 0", errors);
-    }
+    object.child("storageClassName").check_text(dns_subdomain, errors);
+    check_not_negative(&object.child("capacity"), errors);
 }
 
 fn validate_attributes_class(class: &Field<'_>, errors: &mut Errors) {
     let parameters = class.child("parameters");
     validate_provisioner(&class.child("driverName"), errors);
     validate_parameters(&parameters, errors);
-    if parameters.is_empty() {
-        parameters.required("must contain at least one key/value pair", errors);
-    }
+    parameters.check_not_empty("must contain at least one key/value pair", errors);
 }

@@ -95,9 +95,7 @@ pub(super) fn validate_pod_template(template: &Field<'_>, errors: &mut Errors) {
     validate_template_metadata(template, errors);
     validate_pod_spec(&template.child("spec"), errors);
     let containers = template.child("spec.ephemeralContainers");
-    if !containers.is_empty() {
-        containers.forbidden("ephemeral containers not allowed in pod template", errors);
-    }
+    containers.check_empty("ephemeral containers not allowed in pod template", errors);
 }
 
 /// Validates the labels and annotations of a pod template. Like the real server, it omits `metadata` from their paths.
@@ -109,14 +107,9 @@ pub(super) fn validate_template_metadata(template: &Field<'_>, errors: &mut Erro
 
 /// Validates that the pods of a template run permanently. `kind` is the kind in the error message.
 pub(super) fn validate_permanent_pods(template: &Field<'_>, kind: &str, errors: &mut Errors) {
-    let policy = template.child("spec.restartPolicy");
-    if policy.text() != "Always" {
-        policy.unsupported(&["Always"], errors);
-    }
+    template.child("spec.restartPolicy").supported(&["Always"], errors);
     let deadline = template.child("spec.activeDeadlineSeconds");
-    if deadline.is_set() {
-        deadline.forbidden(&format!("activeDeadlineSeconds in {kind} is not Supported"), errors);
-    }
+    deadline.check_unset(format_args!("activeDeadlineSeconds in {kind} is not Supported"), errors);
 }
 
 // === rolling updates ===
@@ -159,9 +152,9 @@ fn percent(share: &Field<'_>) -> Option<i64> {
 /// Validates that the counts in a status are not negative, and that `parts` are not greater than `status.replicas`.
 pub(super) fn validate_counts(object: &Field<'_>, parts: &[&str], others: &[&str], errors: &mut Errors) {
     let status = object.child("status");
-    for name in ["observedGeneration", "replicas"].iter().chain(parts).chain(others) {
-        status.child(name).not_negative(errors);
-    }
+    status.check_not_negative(&["observedGeneration", "replicas"], errors);
+    status.check_not_negative(parts, errors);
+    status.check_not_negative(others, errors);
     let count = |name: &str| status.child(name).int().unwrap_or_default();
     for name in parts {
         if count(name) > count("replicas") {

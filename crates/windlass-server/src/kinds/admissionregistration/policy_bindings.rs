@@ -4,7 +4,6 @@ use crate::kinds::{
     admissionregistration::{
         GROUP_RULES,
         match_resources::{default_match, validate_match, validate_mutating_operations},
-        one_of_if_set,
     },
     prelude::*,
     selector::validate_selector,
@@ -39,13 +38,8 @@ fn validate_binding(binding: &Field<'_>, is_mutating: bool, errors: &mut Errors)
     if !spec.is_set() {
         return;
     }
-    let reference = spec.child("paramRef");
-    if reference.is_set() {
-        validate_param_ref(&reference, errors);
-    }
-    if resources.is_set() {
-        validate_match(&resources, errors);
-    }
+    spec.child("paramRef").if_set(validate_param_ref, errors);
+    resources.if_set(validate_match, errors);
     if is_mutating {
         validate_mutating_operations(&resources, errors);
     } else {
@@ -54,49 +48,33 @@ fn validate_binding(binding: &Field<'_>, is_mutating: bool, errors: &mut Errors)
 }
 
 fn validate_actions(actions: &Field<'_>, errors: &mut Errors) {
-    let mut seen = DuplicateCheck::default();
-    for action in actions.items() {
-        if !ACTIONS.contains(&action.text()) {
-            action.unsupported(ACTIONS, errors);
-        }
-        if seen.repeats(action.json()) {
-            action.duplicate(errors);
-        }
-    }
+    actions.each_unique(|action, errors| action.supported(ACTIONS, errors), errors);
     let has = |text: &str| actions.items().any(|action| action.text() == text);
     if has("Deny") && has("Warn") {
         let text = "must not contain both Deny and Warn (repeating the same validation failure information in the API \
                     response and headers serves no purpose)";
         actions.invalid(text, errors);
     }
-    if actions.is_empty() {
-        actions.required("at least one validation action is required", errors);
-    }
+    actions.check_not_empty("at least one validation action is required", errors);
 }
 
 /// Validates a reference to the parameters of a policy.
 fn validate_param_ref(reference: &Field<'_>, errors: &mut Errors) {
     let (name, selector) = (reference.child("name"), reference.child("selector"));
     let both = "name and selector are mutually exclusive";
-    if !name.text().is_empty() {
-        name.invalid_each(path_segment(name.text()), errors);
-        if selector.is_set() {
-            name.forbidden(both, errors);
-        }
+    let has_both = !name.is_empty() && selector.is_set();
+    name.optional_text(path_segment, errors);
+    if has_both {
+        name.forbidden(both, errors);
     }
-    if selector.is_set() {
-        validate_selector(&selector, errors);
-        if !name.text().is_empty() {
-            selector.forbidden(both, errors);
-        }
+    validate_selector(&selector, errors);
+    if has_both {
+        selector.forbidden(both, errors);
     }
-    if name.text().is_empty() && !selector.is_set() {
+    if name.is_empty() && !selector.is_set() {
         reference.required("one of name or selector must be specified", errors);
     }
     let action = reference.child("parameterNotFoundAction");
-    if action.is_set() {
-        one_of_if_set(&action, &["Deny", "Allow"], errors);
-    } else {
-        action.required("", errors);
-    }
+    action.check_set("", errors);
+    action.supported_if_set(&["Deny", "Allow"], errors);
 }

@@ -4,7 +4,7 @@ use crate::{
     kinds::{
         admissionregistration::{
             FAILURE_POLICIES, GROUP_RULES, MATCH_POLICIES, REINVOCATION_POLICIES, conditions, default_rules,
-            default_selectors, one_of_if_set, validate_match_conditions, validate_rule,
+            default_selectors, validate_match_conditions, validate_rule,
         },
         prelude::*,
         selector::validate_selector,
@@ -32,17 +32,13 @@ pub(super) const MUTATING: Kind = Kind {
     ..VALIDATING
 };
 
-const SIDE_EFFECTS: &[&str] = &["None", "NoneOnDryRun"];
-
 fn default_webhook(webhook: &mut Value) {
     let map = as_object(webhook);
     default_pointer(map, "failurePolicy", "Fail");
     default_selectors(map);
     default_pointer(map, "timeoutSeconds", 10);
     default_rules(webhook, "rules");
-    if let Some(service) = webhook.pointer_mut("/clientConfig/service").filter(|service| service.is_object()) {
-        default_pointer(as_object(service), "port", 443);
-    }
+    change_each(webhook, "clientConfig.service", |service| default_pointer(service, "port", 443));
 }
 
 fn validate_configuration(configuration: &Field<'_>, is_mutating: bool, errors: &mut Errors) {
@@ -56,33 +52,26 @@ fn validate_configuration(configuration: &Field<'_>, is_mutating: bool, errors: 
         } else {
             validate_review_versions(webhook.json().items(&["admissionReviewVersions"]), versions.path(), errors);
         }
-        let name = webhook.json().text(&["name"]);
-        if names.repeats(name) && !name.is_empty() {
-            webhook.child("name").duplicate(errors);
+        if !webhook.child("name").is_empty() {
+            webhook.check_unique_by("name", &mut names, errors);
         }
     }
 }
 
 fn validate_webhook(webhook: &Field<'_>, is_mutating: bool, errors: &mut Errors) {
     validate_webhook_name(&webhook.child("name"), errors);
-    for rule in webhook.child("rules").items() {
-        validate_rule(&rule, errors);
-    }
-    one_of_if_set(&webhook.child("failurePolicy"), FAILURE_POLICIES, errors);
-    one_of_if_set(&webhook.child("matchPolicy"), MATCH_POLICIES, errors);
+    webhook.child("rules").each(validate_rule, errors);
+    webhook.child("failurePolicy").supported_if_set(FAILURE_POLICIES, errors);
+    webhook.child("matchPolicy").supported_if_set(MATCH_POLICIES, errors);
     let side_effects = webhook.child("sideEffects");
-    if !side_effects.is_set() {
-        side_effects.required(&format!("must specify one of {}", SIDE_EFFECTS.join(", ")), errors);
-    }
-    one_of_if_set(&side_effects, SIDE_EFFECTS, errors);
+    side_effects.check_set("must specify one of None, NoneOnDryRun", errors);
+    side_effects.supported_if_set(&["None", "NoneOnDryRun"], errors);
     let timeout = webhook.child("timeoutSeconds");
-    if timeout.int().is_some_and(|seconds| !(1..=30).contains(&seconds)) {
-        timeout.invalid("the timeout value must be between 1 and 30 seconds", errors);
-    }
+    timeout.check_int(1..=30, "the timeout value must be between 1 and 30 seconds", errors);
     validate_selector(&webhook.child("namespaceSelector"), errors);
     validate_selector(&webhook.child("objectSelector"), errors);
     if is_mutating {
-        one_of_if_set(&webhook.child("reinvocationPolicy"), REINVOCATION_POLICIES, errors);
+        webhook.child("reinvocationPolicy").supported_if_set(REINVOCATION_POLICIES, errors);
     }
     let config = webhook.child("clientConfig");
     validate_client_config(config.json(), config.path(), errors);

@@ -72,8 +72,7 @@ fn validate(object: &Field<'_>, errors: &mut Errors) {
 }
 
 fn validate_status(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
-    let status = new.child("status");
-    for name in [
+    let counts = [
         "currentNumberScheduled",
         "numberMisscheduled",
         "desiredNumberScheduled",
@@ -83,9 +82,8 @@ fn validate_status(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
         "numberAvailable",
         "numberUnavailable",
         "collisionCount",
-    ] {
-        status.child(name).not_negative(errors);
-    }
+    ];
+    new.child("status").check_not_negative(&counts, errors);
     validate_collisions(new, old, errors);
 }
 

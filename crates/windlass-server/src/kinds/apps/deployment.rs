@@ -44,17 +44,10 @@ fn validate(object: &Field<'_>, errors: &mut Errors) {
     spec.child("replicas").not_negative(errors);
     validate_replicated_template(&spec, errors);
     validate_strategy(&spec.child("strategy"), errors);
-    let counts = [
-        ("minReadySeconds", Rule::NotNegative),
-        ("revisionHistoryLimit", Rule::NotNegative),
-        ("progressDeadlineSeconds", Rule::NotNegative),
-    ];
-    spec.check(&counts, errors);
+    spec.check_not_negative(&["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"], errors);
     let deadline = spec.child("progressDeadlineSeconds");
     let ready = spec.child("minReadySeconds").int().unwrap_or_default();
-    if deadline.int().is_some_and(|deadline| deadline <= ready) {
-        deadline.invalid("must be greater than minReadySeconds", errors);
-    }
+    deadline.check_int(ready + 1.., "must be greater than minReadySeconds", errors);
 }
 
 fn validate_status(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {

@@ -24,6 +24,6 @@ fn default(object: &mut Value) {
 
 fn validate(object: &Field<'_>, errors: &mut Errors) {
     let spec = object.child("spec");
-    spec.check(&[("replicas", Rule::NotNegative), ("minReadySeconds", Rule::NotNegative)], errors);
+    spec.check_not_negative(&["replicas", "minReadySeconds"], errors);
     validate_replicated_template(&spec, errors);
 }

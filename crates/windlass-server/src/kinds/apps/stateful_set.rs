@@ -43,14 +43,12 @@ fn default(object: &mut Value) {
     let retention = as_object(spec.entry("persistentVolumeClaimRetentionPolicy").or_insert(Value::Null));
     default_to(retention, "whenDeleted", "Retain");
     default_to(retention, "whenScaled", "Retain");
-    if let Some(Value::Array(claims)) = spec.get_mut("volumeClaimTemplates") {
-        for claim in claims {
-            let map = as_object(claim);
-            map.insert("kind".to_owned(), "PersistentVolumeClaim".into());
-            map.insert("apiVersion".to_owned(), "v1".into());
-            default_pointer(object_mut(claim, "spec"), "volumeMode", "Filesystem");
-            default_to(object_mut(claim, "status"), "phase", "Pending");
-        }
+    for claim in spec.get_mut("volumeClaimTemplates").and_then(Value::as_array_mut).into_iter().flatten() {
+        let map = as_object(claim);
+        map.insert("kind".to_owned(), "PersistentVolumeClaim".into());
+        map.insert("apiVersion".to_owned(), "v1".into());
+        default_pointer(object_mut(claim, "spec"), "volumeMode", "Filesystem");
+        default_to(object_mut(claim, "status"), "phase", "Pending");
     }
     default_pod_template(object);
 }
@@ -83,19 +81,12 @@ fn validate_spec(spec: &Field<'_>, is_new: bool, errors: &mut Errors) {
     let policies = spec.child("persistentVolumeClaimRetentionPolicy");
     policies.check(&[("whenDeleted", retention), ("whenScaled", retention)], errors);
     if is_new {
-        for claim in spec.child("volumeClaimTemplates").items() {
-            validate_claim_spec(&claim.child("spec"), errors);
-        }
+        let claims = spec.child("volumeClaimTemplates");
+        claims.each(|claim, errors| validate_claim_spec(&claim.child("spec"), errors), errors);
     }
-    let counts = [
-        ("replicas", Rule::NotNegative),
-        ("minReadySeconds", Rule::NotNegative),
-        ("ordinals.start", Rule::NotNegative),
-    ];
-    spec.check(&counts, errors);
-    let service = spec.child("serviceName");
-    if is_new && !service.is_empty() {
-        service.invalid_each(dns_label(service.text()), errors);
+    spec.check_not_negative(&["replicas", "minReadySeconds", "ordinals.start"], errors);
+    if is_new {
+        spec.child("serviceName").optional_text(dns_label, errors);
     }
     let selector = spec.child("selector");
     let selection = validate_nonempty_selector(&selector, "statefulset", errors);

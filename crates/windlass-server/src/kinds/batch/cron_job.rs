@@ -42,14 +42,10 @@ fn validate(object: &Field<'_>, errors: &mut Errors) {
     let spec = object.child("spec");
     validate_schedule(&spec.child("schedule"), errors);
     spec.child("startingDeadlineSeconds").not_negative(errors);
-    let zone = spec.child("timeZone");
-    if zone.is_set() {
-        validate_zone(&zone, errors);
-    }
+    spec.child("timeZone").if_set(validate_zone, errors);
     spec.child("concurrencyPolicy").one_of(&["Allow", "Forbid", "Replace"], errors);
     validate_job_spec(&spec.child("jobTemplate.spec"), errors);
-    let limits = [("successfulJobsHistoryLimit", Rule::NotNegative), ("failedJobsHistoryLimit", Rule::NotNegative)];
-    spec.check(&limits, errors);
+    spec.check_not_negative(&["successfulJobsHistoryLimit", "failedJobsHistoryLimit"], errors);
 }
 
 fn validate_create(object: &Field<'_>, errors: &mut Errors) {

@@ -117,13 +117,8 @@ fn default_spec(object: &mut Value) {
     let replacement = if spec.at(&["podFailurePolicy"]).is_some() { "Failed" } else { "TerminatingOrFailed" };
     default_pointer(spec, "podReplacementPolicy", replacement);
     default_pointer(spec, "manualSelector", false);
-    if let Some(policy) = spec.get_mut("podFailurePolicy") {
-        for rule in items_mut(policy, "rules") {
-            for condition in items_mut(rule, "onPodConditions") {
-                default_to(as_object(condition), "status", "True");
-            }
-        }
-    }
+    let conditions = "spec.podFailurePolicy.rules.*.onPodConditions.*";
+    change_each(object, conditions, |condition| default_to(condition, "status", "True"));
     default_pod_template(object);
 }
 
@@ -181,7 +176,7 @@ fn validate_spec_with_selector(spec: &Field<'_>, errors: &mut Errors) {
 
 /// Validates the fields that jobs and the job templates of cron jobs share.
 pub(super) fn validate_spec(spec: &Field<'_>, errors: &mut Errors) {
-    for name in [
+    let counts = [
         "parallelism",
         "completions",
         "activeDeadlineSeconds",
@@ -189,9 +184,8 @@ pub(super) fn validate_spec(spec: &Field<'_>, errors: &mut Errors) {
         "ttlSecondsAfterFinished",
         "backoffLimitPerIndex",
         "maxFailedIndexes",
-    ] {
-        spec.child(name).not_negative(errors);
-    }
+    ];
+    spec.check_not_negative(&counts, errors);
     let index_limit = spec.child("backoffLimitPerIndex");
     if spec.child("maxFailedIndexes").is_set() && !index_limit.is_set() {
         index_limit.required("when maxFailedIndexes is specified", errors);
@@ -199,9 +193,7 @@ pub(super) fn validate_spec(spec: &Field<'_>, errors: &mut Errors) {
     let manager = spec.child("managedBy");
     if manager.is_set() {
         validate_domain_prefixed(manager.text(), manager.path(), errors);
-        if manager.text().len() > MAX_MANAGER_LENGTH {
-            manager.too_long(MAX_MANAGER_LENGTH, errors);
-        }
+        manager.check_bytes(MAX_MANAGER_LENGTH, errors);
     }
     let mode = spec.child("completionMode");
     mode.one_of(&["NonIndexed", "Indexed"], errors);
@@ -226,22 +218,19 @@ pub(super) fn validate_spec(spec: &Field<'_>, errors: &mut Errors) {
 
 /// Validates the fields of an indexed job.
 fn validate_indexed(spec: &Field<'_>, errors: &mut Errors) {
-    let at_most = |limit: i64| format!("must be less than or equal to {limit}");
     let completions = spec.child("completions");
-    if !completions.is_set() {
-        completions.required("when completion mode is Indexed", errors);
-    }
-    let parallelism = spec.child("parallelism");
-    if parallelism.int().is_some_and(|number| number > MAX_INDEXED_PODS) {
-        parallelism.invalid(&format!("{} when completion mode is Indexed", at_most(MAX_INDEXED_PODS)), errors);
-    }
+    completions.check_set("when completion mode is Indexed", errors);
+    spec.child("parallelism").check_int(
+        ..=MAX_INDEXED_PODS,
+        format_args!("must be less than or equal to {MAX_INDEXED_PODS} when completion mode is Indexed"),
+        errors,
+    );
     let failures = spec.child("maxFailedIndexes");
     if completions.is_set() && failures.int() > completions.int() {
         failures.invalid("must be less than or equal to completions", errors);
     }
-    if failures.int().is_some_and(|number| number > MAX_INDEXED_PODS) {
-        failures.invalid(&at_most(MAX_INDEXED_PODS), errors);
-    }
+    let limit = ..=MAX_INDEXED_PODS;
+    failures.check_int(limit, format_args!("must be less than or equal to {MAX_INDEXED_PODS}"), errors);
     let policy = spec.child("successPolicy");
     if let Some(completions) = completions.int().filter(|_| policy.is_set()) {
         success_policy::validate(&policy, completions, errors);
@@ -260,12 +249,9 @@ fn validate_failure_policy(spec: &Field<'_>, errors: &mut Errors) {
             _ => action.one_of(&["Count", "FailIndex", "FailJob", "Ignore"], errors),
         }
         let (codes, conditions) = (rule.child("onExitCodes"), rule.child("onPodConditions"));
-        if codes.is_set() {
-            validate_exit_codes(&codes, spec, errors);
-        }
+        codes.if_set(|codes, errors| validate_exit_codes(codes, spec, errors), errors);
         for condition in conditions.items() {
-            let kind = condition.child("type");
-            kind.invalid_each(qualified_name(kind.text()), errors);
+            condition.child("type").check_text(qualified_name, errors);
             condition.child("status").one_of(&["False", "True", "Unknown"], errors);
         }
         if codes.is_set() && !conditions.is_empty() {
@@ -281,9 +267,7 @@ fn validate_failure_policy(spec: &Field<'_>, errors: &mut Errors) {
 
 fn validate_exit_codes(codes: &Field<'_>, spec: &Field<'_>, errors: &mut Errors) {
     let operator = codes.child("operator");
-    if operator.is_empty() {
-        operator.required(r#"valid values: ["In" "NotIn"]"#, errors);
-    }
+    operator.check_not_empty(r#"valid values: ["In" "NotIn"]"#, errors);
     operator.one_of(&["In", "NotIn"], errors);
     let name = codes.child("containerName");
     if name.is_set() {

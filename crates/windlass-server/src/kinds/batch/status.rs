@@ -7,9 +7,7 @@ use crate::kinds::{batch::success_policy, prelude::*};
 /// Validates that a status is consistent. Existing inconsistencies are only reported if the affected fields change.
 pub(super) fn validate_job_status(job: &Field<'_>, old_job: &Field<'_>, errors: &mut Errors) {
     let (status, old_status) = (job.child("status"), old_job.child("status"));
-    for name in ["active", "succeeded", "failed", "ready", "terminating"] {
-        status.child(name).not_negative(errors);
-    }
+    status.check_not_negative(&["active", "succeeded", "failed", "ready", "terminating"], errors);
     let is = |kind: &str| has_condition(&status, kind);
     let turned = |kind: &str| is(kind) != has_condition(&old_status, kind);
     let changed = |name: &str| !status.child(name).same(&old_status.child(name));

@@ -58,9 +58,7 @@ fn validate(range: &Field<'_>, errors: &mut Errors) {
             name.invalid_as(kind, "must be a standard limit type or fully qualified", errors);
         }
         name.invalid_each(problems, errors);
-        if seen.repeats(kind) {
-            errors.duplicate(name.path(), kind);
-        }
+        limit.check_unique_by("type", &mut seen, errors);
         validate_limit(&limit, kind, errors);
     }
 }
@@ -71,9 +69,7 @@ fn validate_limit(limit: &Field<'_>, kind: &str, errors: &mut Errors) {
     let (mut names, mut seen) = (Vec::new(), DuplicateCheck::default());
     for (list, amounts) in LISTS.iter().zip(&lists) {
         if kind == "Pod" && list.starts_with("default") {
-            if !amounts.is_empty() {
-                amounts.forbidden("may not be specified when `type` is 'Pod'", errors);
-            }
+            amounts.check_empty("may not be specified when `type` is 'Pod'", errors);
             continue;
         }
         if *list == "maxLimitRequestRatio" && kind == "PersistentVolumeClaim" {

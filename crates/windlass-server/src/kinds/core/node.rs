@@ -4,7 +4,10 @@ use std::borrow::Cow;
 
 use crate::{
     codec::go_quote,
-    kinds::{amount, prelude::*},
+    kinds::{
+        prelude::*,
+        quantity::{check_integer, check_not_negative},
+    },
 };
 
 pub(super) const KIND: Kind = Kind {
@@ -22,7 +25,7 @@ pub(super) const KIND: Kind = Kind {
     prepare_status: |new, _, _| drop_config(new),
     validate,
     validate_update,
-    validate_status: |new, old, errors| validate_update(new, old, errors),
+    validate_status: validate_update,
     warnings,
     field: |node, label| {
         let is_unset = label == "spec.unschedulable" && !node.flag(&["spec", "unschedulable"]);
@@ -81,19 +84,16 @@ fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
     }
 }
 
-fn warnings(new: &Value, _old: Option<&Value>) -> Vec<String> {
-    if new.text(&["spec", "externalID"]).is_empty() {
-        return Vec::new();
+fn warnings(new: &Value, _old: Option<&Value>, warnings: &mut Vec<String>) {
+    if !new.text(&["spec", "externalID"]).is_empty() {
+        warnings.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
     }
-    vec!["spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned()]
 }
 
 /// Removes the source of the kubelet's configuration, which belongs to a removed feature.
 fn drop_config(node: &mut Value) {
     object_mut(node, "spec").shift_remove("configSource");
-    if let Some(status) = entry_mut(node, "status") {
-        as_object(status).shift_remove("config");
-    }
+    change_each(node, "status", |status| drop(status.shift_remove("config")));
 }
 
 /// Validates the pod ranges of a node: at most one for each IP family.
@@ -115,12 +115,9 @@ fn validate_resources(node: &Field<'_>, errors: &mut Errors) {
         let list = node.child(list);
         for (name, quantity) in list.entries() {
             let quantity = Field::new(list.path().child(name), quantity.value());
-            let value = amount(quantity.text()).unwrap_or_default();
-            if value < 0.0 {
-                quantity.invalid_as(quantity.text(), "must be greater than or equal to 0", errors);
-            }
-            if name.contains('/') && !name.contains("kubernetes.io/") && value.fract() != 0.0 {
-                quantity.invalid_as(quantity.text(), "must be an integer", errors);
+            check_not_negative(&quantity, errors);
+            if name.contains('/') && !name.contains("kubernetes.io/") {
+                check_integer(&quantity, errors);
             }
         }
     }
@@ -163,7 +160,7 @@ fn validate_taints(node: &Field<'_>, errors: &mut Errors) {
     let mut seen = DuplicateCheck::default();
     for taint in taints.items() {
         let (key, value) = (taint.child("key"), taint.child("value"));
-        key.invalid_each(qualified_name(key.text()), errors);
+        key.check_text(qualified_name, errors);
         let problems = label_value(value.text());
         if !problems.is_empty() {
             value.invalid_as(value.text(), &problems.join(";"), errors);

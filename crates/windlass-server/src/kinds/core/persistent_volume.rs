@@ -29,7 +29,6 @@ pub(super) const VOLUME_MODES: [&str; 2] = ["Block", "Filesystem"];
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const ATTRIBUTES_CLASS: &str = "volumeAttributesClassName";
 const PHASE_TIME: &str = "lastPhaseTransitionTime";
-const INLINE: &str = "in the context of inline volumes";
 
 /// The volume types in the order of validation.
 const SOURCES: [&str; 22] = [
@@ -57,9 +56,10 @@ const SOURCES: [&str; 22] = [
     "csi",
 ];
 
+pub(super) const STORAGE_CLASS_DEPRECATED: &str = "deprecated since v1.8; use \"storageClassName\" attribute instead";
 /// The annotations that cause a warning, and its text.
 const DEPRECATED_ANNOTATIONS: [(&str, &str); 2] = [
-    (STORAGE_CLASS, "deprecated since v1.8; use \"storageClassName\" attribute instead"),
+    (STORAGE_CLASS, STORAGE_CLASS_DEPRECATED),
     ("volume.beta.kubernetes.io/mount-options", "deprecated since v1.31; use \"mountOptions\" attribute instead"),
 ];
 /// The volume types that cause a warning, and its text.
@@ -116,14 +116,9 @@ fn validate(volume: &Field<'_>, errors: &mut Errors) {
     spec.child("volumeMode").one_of(&VOLUME_MODES, errors);
     let class = spec.child(ATTRIBUTES_CLASS);
     if class.is_set() {
-        if class.is_empty() {
-            class.required("an empty string is disallowed", errors);
-        }
+        class.check_not_empty("an empty string is disallowed", errors);
         class.optional_text(dns_subdomain, errors);
-        let driver = spec.child("csi");
-        if !driver.is_set() {
-            driver.required("has to be specified when using volumeAttributesClassName", errors);
-        }
+        spec.child("csi").check_set("has to be specified when using volumeAttributesClassName", errors);
     }
 }
 
@@ -154,8 +149,7 @@ fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
     }
 }
 
-fn warnings(new: &Value, _old: Option<&Value>) -> Vec<String> {
-    let mut warnings = Vec::new();
+fn warnings(new: &Value, _old: Option<&Value>, warnings: &mut Vec<String>) {
     for (key, text) in DEPRECATED_ANNOTATIONS {
         if new.at(&["metadata", "annotations", key]).is_some() {
             warnings.push(format!("metadata.annotations[{key}]: {text}"));
@@ -166,7 +160,6 @@ fn warnings(new: &Value, _old: Option<&Value>) -> Vec<String> {
     }
     let deprecated = DEPRECATED_SOURCES.iter().filter(|(kind, _)| new.at(&["spec", kind]).is_some());
     warnings.extend(deprecated.map(|(_, text)| (*text).to_owned()));
-    warnings
 }
 
 /// Applies the defaults of volume types, for persistent volumes and pods.
@@ -203,9 +196,7 @@ fn sources(spec: &Value) -> Value {
 
 /// Validates the capacity of a volume: a positive amount of storage, and nothing else.
 fn validate_capacity(capacity: &Field<'_>, errors: &mut Errors) {
-    if capacity.is_empty() {
-        capacity.required("", errors);
-    }
+    capacity.check_not_empty("", errors);
     if !capacity.entries().map(|(name, _)| name).eq(["storage"]) {
         errors.unsupported(capacity.path(), capacity.json(), &["storage"]);
     }
@@ -217,37 +208,22 @@ fn validate_capacity(capacity: &Field<'_>, errors: &mut Errors) {
 
 /// Validates a volume that a VolumeAttachment describes inline. Claims do not apply to it.
 pub(crate) fn validate_inline_volume(spec: &Field<'_>, errors: &mut Errors) {
-    let (claim, capacity, driver) = (spec.child("claimRef"), spec.child("capacity"), spec.child("csi"));
-    if claim.is_set() {
-        forbid_inline(&claim, errors);
-    }
-    if !capacity.is_empty() {
-        forbid_inline(&capacity, errors);
-    }
-    if !driver.is_set() {
-        driver.required(&format!("has to be specified {INLINE}"), errors);
-    }
+    const UNSUPPORTED: &str = "may not be specified in the context of inline volumes";
+    spec.child("claimRef").check_unset(UNSUPPORTED, errors);
+    spec.child("capacity").check_empty(UNSUPPORTED, errors);
+    spec.child("csi").check_set("has to be specified in the context of inline volumes", errors);
     validate_access_modes(&spec.child("accessModes"), errors);
-    let reclaim_policy = spec.child("persistentVolumeReclaimPolicy");
+    let (reclaim_policy, mode) = (spec.child("persistentVolumeReclaimPolicy"), spec.child("volumeMode"));
     if !matches!(reclaim_policy.text(), "" | "Retain") {
-        reclaim_policy.forbidden(&format!("may only be Retain {INLINE}"), errors);
+        reclaim_policy.forbidden("may only be Retain in the context of inline volumes", errors);
     }
-    let (affinity, class, mode) =
-        (spec.child("nodeAffinity"), spec.child("storageClassName"), spec.child("volumeMode"));
-    if affinity.is_set() {
-        forbid_inline(&affinity, errors);
-    }
+    spec.child("nodeAffinity").check_unset(UNSUPPORTED, errors);
     validate_source(spec, "", errors);
-    if !class.is_empty() {
-        forbid_inline(&class, errors);
-    }
+    spec.child("storageClassName").check_empty(UNSUPPORTED, errors);
     if mode.is_set() && mode.text() != "Filesystem" {
-        mode.forbidden(&format!("may not specify volumeMode other than Filesystem {INLINE}"), errors);
+        let detail = "may not specify volumeMode other than Filesystem in the context of inline volumes";
+        mode.forbidden(detail, errors);
     }
-}
-
-fn forbid_inline(field: &Field<'_>, errors: &mut Errors) {
-    field.forbidden(&format!("may not be specified {INLINE}"), errors);
 }
 
 /// Validates that a volume has exactly one type, or `flexVolume` in addition. Inline volumes have no name.
@@ -280,9 +256,7 @@ fn validate_source(spec: &Field<'_>, name: &str, errors: &mut Errors) {
 
 /// Validates the access modes of a volume or a claim.
 pub(super) fn validate_access_modes(modes: &Field<'_>, errors: &mut Errors) {
-    if modes.is_empty() {
-        modes.required("", errors);
-    }
+    modes.check_not_empty("", errors);
     let (mut exclusive, mut shared) = (false, false);
     for mode in modes.items() {
         match mode.text() {

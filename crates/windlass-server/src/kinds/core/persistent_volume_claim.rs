@@ -2,7 +2,11 @@
 
 use crate::kinds::{
     amount,
-    core::persistent_volume::{STORAGE_CLASS, VOLUME_MODES, validate_access_modes, validate_amount, validate_positive},
+    core::persistent_volume::{
+        STORAGE_CLASS, STORAGE_CLASS_DEPRECATED, VOLUME_MODES, validate_access_modes, validate_amount,
+        validate_positive,
+    },
+    pod_spec::warnings::warn_of_fraction,
     prelude::*,
     selector::validate_selector,
 };
@@ -61,22 +65,14 @@ fn validate_status(claim: &Field<'_>, _old: &Field<'_>, errors: &mut Errors) {
     }
 }
 
-fn warnings(new: &Value, _old: Option<&Value>) -> Vec<String> {
-    let mut warnings = Vec::new();
+fn warnings(new: &Value, _old: Option<&Value>, warnings: &mut Vec<String>) {
     if new.at(&["metadata", "annotations", STORAGE_CLASS]).is_some() {
-        warnings.push(format!(
-            "metadata.annotations[{STORAGE_CLASS}]: deprecated since v1.8; use \"storageClassName\" attribute instead"
-        ));
+        warnings.push(format!("metadata.annotations[{STORAGE_CLASS}]: {STORAGE_CLASS_DEPRECATED}"));
     }
     for list in ["requests", "limits"] {
-        let text = new.text(&["spec", "resources", list, "storage"]);
-        if amount(text).is_some_and(|amount| amount.fract() != 0.0) {
-            warnings.push(format!(
-                "spec.resources.{list}[storage]: fractional byte value {text:?} is invalid, must be an integer"
-            ));
-        }
+        let amounts = Field::new(Path::new("spec.resources"), new.at(&["spec", "resources"]));
+        warn_of_fraction(&amounts.child(list).key("storage"), warnings);
     }
-    warnings
 }
 
 // === preparation ===
@@ -117,9 +113,7 @@ fn copy_source(claim: &mut Value) {
 /// Validates the spec of a claim in any object.
 pub(crate) fn validate_claim_spec(spec: &Field<'_>, errors: &mut Errors) {
     let modes = spec.child("accessModes");
-    if modes.is_empty() {
-        modes.required("at least 1 access mode is required", errors);
-    }
+    modes.check_not_empty("at least 1 access mode is required", errors);
     validate_selector(&spec.child("selector"), errors);
     if !modes.is_empty() {
         validate_access_modes(&modes, errors);
@@ -157,12 +151,11 @@ fn validate_data_source(source: &Field<'_>, errors: &mut Errors) {
     source.check(&[("name", Rule::Required), ("kind", Rule::Required)], errors);
     let (group, kind) = (source.child("apiGroup"), source.child("kind").text());
     if !group.is_empty() {
-        group.invalid_each(dns_subdomain(group.text()), errors);
+        group.check_text(dns_subdomain, errors);
     } else if kind != "PersistentVolumeClaim" {
         source.invalid_as(kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup", errors);
     }
-    let namespace = source.child("namespace");
-    namespace.optional_text(dns_label, errors);
+    source.child("namespace").optional_text(dns_label, errors);
 }
 
 /// Validates that an update changes only the mutable fields of the spec.

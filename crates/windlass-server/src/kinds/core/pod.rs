@@ -107,9 +107,7 @@ fn validate(pod: &Field<'_>, errors: &mut Errors) {
 
 fn validate_create(pod: &Field<'_>, errors: &mut Errors) {
     let (ephemeral, node) = (pod.child("spec.ephemeralContainers"), pod.child("spec.nodeName"));
-    if !ephemeral.is_empty() {
-        ephemeral.forbidden("cannot be set on create", errors);
-    }
+    ephemeral.check_empty("cannot be set on create", errors);
     if !pod.child("spec.schedulingGates").is_empty() && !node.is_empty() {
         node.forbidden("cannot be set until all schedulingGates have been cleared", errors);
     }
@@ -179,10 +177,9 @@ fn validate_token_owner(spec: &Field<'_>, errors: &mut Errors) {
     }
     for volume in spec.child("volumes").items() {
         for source in volume.child("projected.sources").items() {
-            let token = source.child("serviceAccountToken");
-            if token.is_set() {
-                token.forbidden("must not be specified when serviceAccountName is not set", errors);
-            }
+            source
+                .child("serviceAccountToken")
+                .check_unset("must not be specified when serviceAccountName is not set", errors);
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::kinds::{
     amount,
     core::resource_names::{COMPUTE, COUNTED, is_quota_resource, is_standard_resource, validate_resource_name},
     prelude::*,
+    quantity::{check_integer, check_not_negative},
 };
 
 pub(super) const KIND: Kind = Kind {
@@ -54,12 +55,11 @@ fn validate_status(quota: &Field<'_>, _old: &Field<'_>, errors: &mut Errors) {
 }
 
 /// Warns if a new quota allows more requests than limits.
-fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+fn warnings(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
     if old.is_some() {
-        return Vec::new();
+        return;
     }
     let hard = |name: &str| Some(new.text(&["spec", "hard", name])).filter(|text| !text.is_empty());
-    let mut warnings = Vec::new();
     for resource in ["cpu", "memory", "storage", "ephemeral-storage"] {
         let (mut request_name, limit_name) = (format!("requests.{resource}"), format!("limits.{resource}"));
         let mut request = hard(&request_name);
@@ -74,7 +74,6 @@ fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
                 .push(format!("ResourceQuota {request_name} ({request}) should be less than {limit_name} ({limit})"));
         }
     }
-    warnings
 }
 
 fn validate_scopes(spec: &Field<'_>, errors: &mut Errors) {
@@ -171,14 +170,10 @@ fn validate_amounts(amounts: &Field<'_>, errors: &mut Errors) {
         if !name.contains('/') && !is_quota_resource(name) && (is_valid_name || !is_standard_resource(name)) {
             errors.invalid(quantity.path(), name, "must be a standard resource for quota");
         }
-        let text = quantity.text();
-        let value = amount(text).unwrap_or_default();
-        if value < 0.0 {
-            quantity.invalid_as(text, "must be greater than or equal to 0", errors);
-        }
+        check_not_negative(&quantity, errors);
         let is_extended = name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.");
-        if (COUNTED.contains(&name) || is_extended) && value.fract() != 0.0 {
-            quantity.invalid_as(text, "must be an integer", errors);
+        if COUNTED.contains(&name) || is_extended {
+            check_integer(&quantity, errors);
         }
     }
 }

@@ -50,9 +50,7 @@ fn validate_type(secret: &Field<'_>, data: &Field<'_>, errors: &mut Errors) {
         "kubernetes.io/service-account-token" => {
             let annotations = secret.child("metadata.annotations");
             let account = annotations.key("kubernetes.io/service-account.name");
-            if account.text().is_empty() {
-                account.required("", errors);
-            }
+            account.check_not_empty("", errors);
             &[]
         }
         "kubernetes.io/basic-auth" if data.key("username").is_set() || data.key("password").is_set() => &[],

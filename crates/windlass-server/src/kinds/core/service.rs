@@ -6,7 +6,7 @@ pub(in crate::kinds) use self::addresses::{AddressAllocator, ServiceAllocation};
 pub use self::addresses::{InvalidServiceCidr, ServiceCidr};
 
 mod addresses;
-mod rules;
+pub(in crate::kinds) mod rules;
 
 /// The cluster IP of headless services, which have no address.
 const HEADLESS: &str = "None";
@@ -58,20 +58,17 @@ fn default(service: &mut Value) {
     if is_balanced {
         default_pointer(spec, "allocateLoadBalancerNodePorts", true);
     }
-    if let Some(Value::Array(ports)) = spec.get_mut("ports") {
-        for port in ports {
-            let number = port.int(&["port"]).unwrap_or_default();
-            let port = as_object(port);
-            default_to(port, "protocol", "TCP");
-            default_to(port, "targetPort", number);
-        }
-    }
-    if is_balanced && let Some(balancer) = service.pointer_mut("/status/loadBalancer") {
-        for ingress in items_mut(balancer, "ingress") {
+    change_each(service, "spec.ports.*", |port| {
+        let number = port.int(&["port"]).unwrap_or_default();
+        default_to(port, "protocol", "TCP");
+        default_to(port, "targetPort", number);
+    });
+    if is_balanced {
+        change_each(service, "status.loadBalancer.ingress.*", |ingress| {
             if !ingress.text(&["ip"]).is_empty() {
-                default_pointer(as_object(ingress), "ipMode", "VIP");
+                default_pointer(ingress, "ipMode", "VIP");
             }
-        }
+        });
     }
 }
 
@@ -112,12 +109,12 @@ fn prepare_update(new: &mut Value, old: &Value) {
     }
 }
 
-fn warnings(service: &Value, _old: Option<&Value>) -> Vec<String> {
+fn warnings(service: &Value, _old: Option<&Value>, warnings: &mut Vec<String>) {
     let text = |name: &str| service.text(&["spec", name]);
     let is_headless = text("clusterIP") == HEADLESS;
     let is_external_name = text("type") == "ExternalName";
     let has_external_ips = !service.items(&["spec", "externalIPs"]).is_empty();
-    let warnings = [
+    let texts = [
         (
             has_external_ips && !is_headless && !is_external_name,
             "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
@@ -129,7 +126,7 @@ fn warnings(service: &Value, _old: Option<&Value>) -> Vec<String> {
             "spec.externalName is ignored when spec.type is not \"ExternalName\"",
         ),
     ];
-    warnings.into_iter().filter(|(applies, _)| *applies).map(|(_, warning)| warning.to_owned()).collect()
+    warnings.extend(texts.into_iter().filter(|(applies, _)| *applies).map(|(_, text)| text.to_owned()));
 }
 
 /// Reports whether the service may have node ports.

@@ -15,13 +15,13 @@ pub(super) const KIND: Kind = Kind {
 pub(crate) const ENFORCE_MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 
 /// Warns if an account starts to use the deprecated limit on mountable secrets.
-fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+fn warnings(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
     let is_limited = |account: &Value| account.at(&["metadata", "annotations", ENFORCE_MOUNTABLE_SECRETS]).is_some();
-    if !is_limited(new) || old.is_some_and(is_limited) {
-        return Vec::new();
+    if is_limited(new) && !old.is_some_and(is_limited) {
+        let remedy = "prefer separate namespaces to isolate access to mounted secrets";
+        let text = format!("metadata.annotations[{ENFORCE_MOUNTABLE_SECRETS}]: deprecated in v1.32+; {remedy}");
+        warnings.push(text);
     }
-    let remedy = "prefer separate namespaces to isolate access to mounted secrets";
-    vec![format!("metadata.annotations[{ENFORCE_MOUNTABLE_SECRETS}]: deprecated in v1.32+; {remedy}")]
 }
 
 /// Reduces references to secrets to their names.

@@ -8,17 +8,11 @@ use crate::kinds::{
 pub(super) const KIND: Kind = Kind {
     name: "ResourceClaimTemplate",
     rules: Rules { returns_deleted: true, ..Rules::COMMON },
-    default,
+    default: |template| default_claim_spec(template, "spec.spec"),
     validate,
     immutable: &["spec"],
     ..BASE
 };
-
-fn default(template: &mut Value) {
-    if let Some(spec) = entry_mut(template, "spec").and_then(|spec| entry_mut(spec, "spec")) {
-        default_claim_spec(spec);
-    }
-}
 
 fn validate(template: &Field<'_>, errors: &mut Errors) {
     let spec = template.child("spec");

@@ -19,20 +19,17 @@ pub(super) const KIND: Kind = Kind {
 };
 
 fn default(level: &mut Value) {
-    let Some(spec) = entry_mut(level, "spec") else { return };
-    if let Some(exempt) = entry_mut(spec, "exempt").map(as_object) {
-        default_pointer(exempt, "nominalConcurrencyShares", 0);
-        default_pointer(exempt, "lendablePercent", 0);
+    for (kind, shares) in [("spec.exempt", 0), ("spec.limited", 30)] {
+        change_each(level, kind, |limits| {
+            default_pointer(limits, "nominalConcurrencyShares", shares);
+            default_pointer(limits, "lendablePercent", 0);
+        });
     }
-    let Some(limited) = entry_mut(spec, "limited") else { return };
-    default_pointer(as_object(limited), "nominalConcurrencyShares", 30);
-    default_pointer(as_object(limited), "lendablePercent", 0);
-    let queuing = entry_mut(limited, "limitResponse").and_then(|response| entry_mut(response, "queuing"));
-    if let Some(queuing) = queuing.map(as_object) {
+    change_each(level, "spec.limited.limitResponse.queuing", |queuing| {
         for (field, value) in [("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)] {
             default_to(queuing, field, value);
         }
-    }
+    });
 }
 
 fn validate(level: &Field<'_>, errors: &mut Errors) {
@@ -45,21 +42,14 @@ fn validate(level: &Field<'_>, errors: &mut Errors) {
     let (limited, exempt) = (spec.child("limited"), spec.child("exempt"));
     match kind.text() {
         "Exempt" => {
-            if limited.is_set() {
-                limited.forbidden("must be nil if the type is not Limited", errors);
-            }
+            limited.check_unset("must be nil if the type is not Limited", errors);
             validate_shares(&exempt, errors);
             exempt.child("lendablePercent").in_range(0, 100, errors);
         }
         "Limited" => {
-            if exempt.is_set() {
-                exempt.forbidden("must be nil if the type is Limited", errors);
-            }
-            if limited.is_set() {
-                validate_limited(&limited, errors);
-            } else {
-                limited.required("must not be empty when type is Limited", errors);
-            }
+            exempt.check_unset("must be nil if the type is Limited", errors);
+            limited.check_set("must not be empty when type is Limited", errors);
+            limited.if_set(validate_limited, errors);
         }
         "" => kind.required("", errors),
         _ => kind.unsupported(&["Exempt", "Limited"], errors),
@@ -71,9 +61,7 @@ fn validate(level: &Field<'_>, errors: &mut Errors) {
 
 fn validate_shares(level: &Field<'_>, errors: &mut Errors) {
     let shares = level.child("nominalConcurrencyShares");
-    if shares.int().is_some_and(|shares| shares < 0) {
-        shares.invalid("must be a non-negative integer", errors);
-    }
+    shares.check_int(0.., "must be a non-negative integer", errors);
 }
 
 fn validate_limited(limited: &Field<'_>, errors: &mut Errors) {
@@ -93,29 +81,17 @@ fn validate_limited(limited: &Field<'_>, errors: &mut Errors) {
         _ => kind.unsupported(&["Queue", "Reject"], errors),
     }
     limited.child("lendablePercent").in_range(0, 100, errors);
-    let borrowing_limit = limited.child("borrowingLimitPercent");
-    if borrowing_limit.int().is_some_and(|percent| percent < 0) {
-        borrowing_limit.invalid("if specified, must be a non-negative integer", errors);
-    }
+    limited.child("borrowingLimitPercent").check_int(0.., "if specified, must be a non-negative integer", errors);
 }
 
 fn validate_queuing(queuing: &Field<'_>, errors: &mut Errors) {
-    let fields = ["queueLengthLimit", "queues", "handSize"].map(|name| queuing.child(name));
-    let [max_length, queue_count, hand_size] = fields.map(|field| field.int().unwrap_or_default());
-    let [length_limit, queues, hand] = &fields;
-    if max_length <= 0 {
-        length_limit.invalid_as(&max_length, "must be positive", errors);
-    }
-    if queue_count <= 0 {
-        queues.invalid_as(&queue_count, "must be positive", errors);
-    } else if queue_count > MAX_QUEUES {
-        queues.invalid(&format!("must not be greater than {MAX_QUEUES}"), errors);
-    }
-    if hand_size <= 0 {
-        hand.invalid_as(&hand_size, "must be positive", errors);
-    } else if hand_size > queue_count {
-        hand.invalid(&format!("should not be greater than queues ({queue_count})"), errors);
-    } else {
+    let (queues, hand) = (queuing.child("queues"), queuing.child("handSize"));
+    let [queue_count, hand_size] = [queues, hand].map(|field| field.int().unwrap_or_default());
+    queuing.child("queueLengthLimit").check_count(1.., "must be positive", errors);
+    queues.check_count(1.., "must be positive", errors);
+    queues.check_int(..=MAX_QUEUES, format_args!("must not be greater than {MAX_QUEUES}"), errors);
+    hand.check_count(1.., "must be positive", errors);
+    if (1..=queue_count).contains(&hand_size) {
         #[allow(clippy::cast_precision_loss, reason = "numbers of queues are small")]
         let bits = (0..hand_size).map(|dealt| ((queue_count - dealt) as f64).log2()).sum::<f64>().ceil();
         if bits > HASH_BITS {
@@ -124,5 +100,7 @@ fn validate_queuing(queuing: &Field<'_>, errors: &mut Errors) {
             );
             hand.invalid(&text, errors);
         }
+    } else if hand_size > 0 {
+        hand.invalid(&format!("should not be greater than queues ({queue_count})"), errors);
     }
 }

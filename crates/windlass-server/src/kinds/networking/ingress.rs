@@ -1,8 +1,10 @@
 //! The kind Ingress.
 
-use std::collections::HashSet;
-
-use crate::kinds::{networking::validate_reference, prelude::*};
+use crate::kinds::{
+    core::service::rules::{validate_ingress_points, validate_no_address},
+    networking::validate_reference,
+    prelude::*,
+};
 
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
@@ -12,7 +14,7 @@ pub(super) const KIND: Kind = Kind {
     rules: Rules { generation: Generation::Spec, ..Rules::WITH_STATUS },
     validate,
     validate_create,
-    validate_status,
+    validate_status: |new, old, errors| validate_ingress_points(new, old, |_, _| {}, errors),
     warnings,
     ..BASE
 };
@@ -24,23 +26,13 @@ fn validate(ingress: &Field<'_>, errors: &mut Errors) {
     if rules.is_empty() && !backend.is_set() {
         spec.invalid_as(rules.json(), "either `defaultBackend` or `rules` must be specified", errors);
     }
-    if backend.is_set() {
-        validate_backend(&backend, errors);
-    }
-    for rule in rules.items() {
-        validate_rule(&rule, errors);
-    }
+    backend.if_set(validate_backend, errors);
+    rules.each(validate_rule, errors);
     for tls in spec.child("tls").items() {
-        for host in tls.child("hosts").items() {
-            validate_host(&host, errors);
-        }
-        let secret = tls.child("secretName");
-        secret.optional_text(dns_subdomain, errors);
+        tls.child("hosts").each(validate_host, errors);
+        tls.child("secretName").optional_text(dns_subdomain, errors);
     }
-    let class = spec.child("ingressClassName");
-    if class.is_set() {
-        class.invalid_each(dns_subdomain(class.text()), errors);
-    }
+    spec.child("ingressClassName").check_set_text(dns_subdomain, errors);
 }
 
 fn validate_create(ingress: &Field<'_>, errors: &mut Errors) {
@@ -55,42 +47,17 @@ fn validate_create(ingress: &Field<'_>, errors: &mut Errors) {
     }
 }
 
-fn validate_status(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
-    // Addresses that were accepted before remain valid.
-    let old_points = old.json().items(&["status", "loadBalancer", "ingress"]);
-    let old_ips: HashSet<&str> = old_points.iter().map(|point| point.text(&["ip"])).collect();
-    for point in new.child("status.loadBalancer.ingress").items() {
-        let (ip, host) = (point.child("ip"), point.child("hostname"));
-        if !ip.is_empty() && !old_ips.contains(ip.text()) {
-            validate_address(ip.text(), ip.path(), errors);
-        }
-        if !host.is_empty() {
-            host.invalid_each(dns_subdomain(host.text()), errors);
-            validate_no_address(&host, errors);
-        }
-    }
-}
-
-fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+fn warnings(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
     let has_annotation = new.at(&["metadata", "annotations", CLASS_ANNOTATION]).is_some();
     if old.is_none() && has_annotation && new.at(&["spec", "ingressClassName"]).is_none() {
-        return vec![format!(
-            "annotation \"{CLASS_ANNOTATION}\" is deprecated, please use 'spec.ingressClassName' instead"
-        )];
+        let text = "is deprecated, please use 'spec.ingressClassName' instead";
+        warnings.push(format!("annotation \"{CLASS_ANNOTATION}\" {text}"));
     }
-    Vec::new()
 }
 
 fn validate_host(host: &Field<'_>, errors: &mut Errors) {
     let text = host.text();
     host.invalid_each(if text.contains('*') { wildcard_subdomain(text) } else { dns_subdomain(text) }, errors);
-}
-
-/// Validates that a host name is not an IP address.
-fn validate_no_address(host: &Field<'_>, errors: &mut Errors) {
-    if parse_address(host.text()).is_some() {
-        host.invalid("must be a DNS name, not an IP address", errors);
-    }
 }
 
 fn validate_rule(rule: &Field<'_>, errors: &mut Errors) {
@@ -103,12 +70,8 @@ fn validate_rule(rule: &Field<'_>, errors: &mut Errors) {
         return;
     }
     let paths = rule.child("http.paths");
-    if paths.is_empty() {
-        paths.required("", errors);
-    }
-    for path in paths.items() {
-        validate_http_path(&path, errors);
-    }
+    paths.check_not_empty("", errors);
+    paths.each(validate_http_path, errors);
 }
 
 fn validate_http_path(http_path: &Field<'_>, errors: &mut Errors) {

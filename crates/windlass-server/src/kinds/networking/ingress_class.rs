@@ -7,23 +7,17 @@ const MAX_CONTROLLER_LENGTH: usize = 250;
 pub(super) const KIND: Kind = Kind {
     name: "IngressClass",
     rules: Rules { generation: Generation::Spec, changes_first: true, ..Rules::COMMON },
-    default,
+    default: |class| {
+        change_each(class, "spec.parameters", |parameters| default_pointer(parameters, "scope", "Cluster"));
+    },
     validate,
     immutable: &["spec.controller"],
     ..BASE
 };
 
-fn default(class: &mut Value) {
-    if let Some(parameters) = entry_mut(class, "spec").and_then(|spec| entry_mut(spec, "parameters")) {
-        default_pointer(as_object(parameters), "scope", "Cluster");
-    }
-}
-
 fn validate(class: &Field<'_>, errors: &mut Errors) {
     let controller = class.child("spec.controller");
-    if controller.text().len() > MAX_CONTROLLER_LENGTH {
-        controller.too_long(MAX_CONTROLLER_LENGTH, errors);
-    }
+    controller.check_bytes(MAX_CONTROLLER_LENGTH, errors);
     validate_domain_prefixed(controller.text(), controller.path(), errors);
     let parameters = class.child("spec.parameters");
     if !parameters.is_set() {
@@ -33,7 +27,7 @@ fn validate(class: &Field<'_>, errors: &mut Errors) {
     let (scope, namespace) = (parameters.child("scope"), parameters.child("namespace"));
     match (scope.text(), namespace.is_set()) {
         ("Namespace", false) => namespace.required("`parameters.scope` is set to 'Namespace'", errors),
-        ("Namespace", true) => namespace.invalid_each(dns_label(namespace.text()), errors),
+        ("Namespace", true) => namespace.check_text(dns_label, errors),
         ("Cluster", true) => namespace.forbidden("`parameters.scope` is set to 'Cluster'", errors),
         ("Cluster", false) => {}
         _ => scope.unsupported(&["Cluster", "Namespace"], errors),

@@ -15,13 +15,11 @@ fn validate(address: &Field<'_>, errors: &mut Errors) {
     if !parent.is_set() {
         return parent.required("", errors);
     }
-    let group = parent.child("group");
-    group.optional_text(dns_subdomain, errors);
+    parent.child("group").optional_text(dns_subdomain, errors);
     for name in ["resource", "name"] {
         parent.child(name).required_text(path_segment, errors);
     }
-    let namespace = parent.child("namespace");
-    namespace.invalid_each(path_segment(namespace.text()), errors);
+    parent.child("namespace").check_text(path_segment, errors);
 }
 
 fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {

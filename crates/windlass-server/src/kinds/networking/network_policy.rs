@@ -20,11 +20,7 @@ pub(super) const KIND: Kind = Kind {
 fn default(policy: &mut Value) {
     let Some(spec) = entry_mut(policy, "spec") else { return };
     for (direction, _) in DIRECTIONS {
-        for rule in items_mut(spec, direction) {
-            for port in items_mut(rule, "ports") {
-                default_pointer(as_object(port), "protocol", "TCP");
-            }
-        }
+        change_each(spec, &format!("{direction}.*.ports.*"), |port| default_pointer(port, "protocol", "TCP"));
     }
     if spec.items(&["policyTypes"]).is_empty() {
         let has_egress = !spec.items(&["egress"]).is_empty();
@@ -33,22 +29,19 @@ fn default(policy: &mut Value) {
     }
 }
 
-fn warnings(policy: &Value, _old: Option<&Value>) -> Vec<String> {
+fn warnings(policy: &Value, _old: Option<&Value>, warnings: &mut Vec<String>) {
     let policy = Field::object(policy);
     let spec = policy.child("spec");
-    let mut warnings = Vec::new();
     for (direction, peers) in DIRECTIONS {
         for rule in spec.child(direction).items() {
             for peer in rule.child(peers).items() {
-                let cidr = peer.child("ipBlock.cidr");
-                warnings.extend(Range::warnings(&cidr.path().to_string(), cidr.text()));
-                for except in peer.child("ipBlock.except").items() {
-                    warnings.extend(Range::warnings(&except.path().to_string(), except.text()));
+                let (cidr, except) = (peer.child("ipBlock.cidr"), peer.child("ipBlock.except"));
+                for range in std::iter::once(cidr).chain(except.items()) {
+                    warnings.extend(Range::warnings(&range.path().to_string(), range.text()));
                 }
             }
         }
     }
-    warnings
 }
 
 /// Returns the CIDR ranges in a policy. Ranges that were accepted before remain valid.
@@ -68,12 +61,8 @@ fn validate_policy(spec: &Field<'_>, accepted: &HashSet<&str>, errors: &mut Erro
     validate_selector(&spec.child("podSelector"), errors);
     for (direction, peers) in DIRECTIONS {
         for rule in spec.child(direction).items() {
-            for port in rule.child("ports").items() {
-                validate_port(&port, errors);
-            }
-            for peer in rule.child(peers).items() {
-                validate_peer(&peer, accepted, errors);
-            }
+            rule.child("ports").each(validate_port, errors);
+            rule.child(peers).each(|peer, errors| validate_peer(peer, accepted, errors), errors);
         }
     }
     let types = spec.child("policyTypes");

@@ -43,7 +43,7 @@ fn validate_ranges(ranges: &Field<'_>, errors: &mut Errors) {
         return ranges.invalid_as(&json!({"CIDRs": ranges.json()}), "may only hold up to 2 values", errors);
     }
     for range in ranges.items() {
-        range.invalid_each(ip_range(range.text()), errors);
+        range.check_text(ip_range, errors);
     }
     let valid: Vec<Range> = ranges.items().filter_map(|range| Range::parse(range.text())).collect();
     if matches!(valid[..], [first, second] if first.is_ipv4() == second.is_ipv4()) {

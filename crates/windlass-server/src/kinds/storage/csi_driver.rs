@@ -52,9 +52,7 @@ fn validate(driver: &Field<'_>, errors: &mut Errors) {
         }
     }
     let period = spec.child("nodeAllocatableUpdatePeriodSeconds");
-    if period.int().is_some_and(|seconds| seconds < 10) {
-        period.invalid("must be greater than or equal to 10 seconds", errors);
-    }
+    period.check_int(10.., "must be greater than or equal to 10 seconds", errors);
     let in_secrets = spec.child("serviceAccountTokenInSecrets");
     if in_secrets.is_set() && requests.is_empty() {
         in_secrets.invalid("serviceAccountTokenInSecrets is set but no tokenRequests are specified", errors);
@@ -69,18 +67,15 @@ fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
 }
 
 /// Warns if tokens are passed to the driver in volume attributes.
-fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+fn warnings(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
     let requests = new.items(&["spec", "tokenRequests"]);
     let is_changed = old.is_none_or(|old| old.items(&["spec", "tokenRequests"]) != requests);
     let is_unset = new.at(&["spec", "serviceAccountTokenInSecrets"]).is_none();
-    if !is_changed || !is_unset || requests.is_empty() {
-        return Vec::new();
+    if is_changed && is_unset && !requests.is_empty() {
+        let text = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent \
+                    possible logging of tokens in volume attributes";
+        warnings.push(text.to_owned());
     }
-    vec![
-        "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible \
-         logging of tokens in volume attributes"
-            .to_owned(),
-    ]
 }
 
 fn validate_token_requests(requests: &Field<'_>, errors: &mut Errors) {
@@ -92,14 +87,7 @@ fn validate_token_requests(requests: &Field<'_>, errors: &mut Errors) {
             continue;
         }
         let expiration = request.child("expirationSeconds");
-        match expiration.int() {
-            Some(seconds) if seconds < 600 => {
-                expiration.invalid("may not specify a duration less than 10 minutes", errors);
-            }
-            Some(seconds) if seconds > 1 << 32 => {
-                expiration.invalid("may not specify a duration larger than 2^32 seconds", errors);
-            }
-            _ => {}
-        }
+        expiration.check_int(600.., "may not specify a duration less than 10 minutes", errors);
+        expiration.check_int(..=1 << 32, "may not specify a duration larger than 2^32 seconds", errors);
     }
 }

@@ -22,18 +22,14 @@ fn validate(node: &Field<'_>, errors: &mut Errors) {
     let drivers = node.child("spec.drivers");
     let mut names = DuplicateCheck::default();
     for driver in drivers.items() {
-        let name = driver.child("name");
-        validate_driver_name(&name, errors);
+        validate_driver_name(&driver.child("name"), errors);
         let id = driver.child("nodeID");
-        if id.is_empty() {
-            id.required("", errors);
-        } else if id.text().len() > MAX_NODE_ID {
+        id.check_not_empty("", errors);
+        if id.text().len() > MAX_NODE_ID {
             id.invalid("must be 256 characters or less", errors);
         }
         driver.child("allocatable.count").not_negative(errors);
-        if names.repeats(driver.json().text(&["name"])) {
-            errors.duplicate(name.path(), name.text());
-        }
+        driver.check_unique_by("name", &mut names, errors);
         validate_topology_keys(&driver, errors);
     }
 }

@@ -32,9 +32,7 @@ fn validate(class: &Field<'_>, errors: &mut Errors) {
     class.child("reclaimPolicy").one_of(&["Delete", "Retain"], errors);
     // An empty mode is unsupported, too.
     let mode = class.child("volumeBindingMode");
-    if !BINDING_MODES.contains(&mode.text()) {
-        mode.unsupported(&BINDING_MODES, errors);
-    }
+    mode.supported(&BINDING_MODES, errors);
     validate_topologies(&class.child("allowedTopologies"), errors);
 }
 
@@ -85,19 +83,9 @@ fn validate_expressions(expressions: &Field<'_>, errors: &mut Errors) {
     let mut keys = DuplicateCheck::default();
     for expression in expressions.items() {
         let values = expression.child("values");
-        if values.is_empty() {
-            values.required("", errors);
-        }
-        let mut seen = DuplicateCheck::default();
-        for value in values.items() {
-            if seen.repeats(value.json()) {
-                value.duplicate(errors);
-            }
-        }
-        let key = expression.child("key");
-        key.invalid_each(qualified_name(key.text()), errors);
-        if keys.repeats(expression.json().text(&["key"])) {
-            errors.duplicate(key.path(), key.text());
-        }
+        values.check_not_empty("", errors);
+        values.each_unique(|_, _| {}, errors);
+        expression.child("key").check_text(qualified_name, errors);
+        expression.check_unique_by("key", &mut keys, errors);
     }
 }

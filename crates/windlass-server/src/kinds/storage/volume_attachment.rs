@@ -16,7 +16,7 @@ pub(super) const KIND: Kind = Kind {
         returns_deleted: true,
         ..Rules::WITH_STATUS
     },
-    default,
+    default: |object| change_each(object, "spec.source.inlineVolumeSpec", default_source),
     validate,
     validate_update,
     validate_status: |new, _, errors| validate(new, errors),
@@ -26,24 +26,14 @@ pub(super) const KIND: Kind = Kind {
 /// The maximum length of an error message, in bytes.
 const MAX_MESSAGE: usize = 1024;
 
-fn default(object: &mut Value) {
-    if let Some(Value::Object(volume)) = object.pointer_mut("/spec/source/inlineVolumeSpec") {
-        default_source(volume);
-    }
-}
-
 fn validate(attachment: &Field<'_>, errors: &mut Errors) {
     let (spec, status) = (attachment.child("spec"), attachment.child("status"));
     validate_driver_name(&spec.child("attacher"), errors);
     let source = spec.child("source");
     validate_source(&source, errors);
-    let node = spec.child("nodeName");
-    node.invalid_each(dns_subdomain(node.text()), errors);
+    spec.child("nodeName").check_text(dns_subdomain, errors);
     validate_status(&status, errors);
-    let volume = source.child("persistentVolumeName");
-    if volume.is_set() {
-        volume.invalid_each(dns_subdomain(volume.text()), errors);
-    }
+    source.child("persistentVolumeName").check_set_text(dns_subdomain, errors);
 }
 
 fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
