@@ -48,7 +48,9 @@ fn default_selectors(map: &mut Map<String, Value>) {
 
 /// Sets the scopes of the rules in a list.
 fn default_rules(owner: &mut Value, list: &str) {
-    items_mut(owner, list).iter_mut().for_each(|rule| default_pointer(as_object(rule), "scope", "*"));
+    for rule in items_mut(owner, list) {
+        default_pointer(as_object(rule), "scope", "*");
+    }
 }
 
 // === validation ===
