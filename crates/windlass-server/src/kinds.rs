@@ -1,7 +1,8 @@
 //! The built-in kinds: a module for each API group, and a table of all kinds.
 //!
-//! A kind is a [`Kind`] (names, storage prefix, subresources) and its [`Strategy`]: constant rules, defaults, preparation
-//! and validation. Names, verbs and scopes come from the recorded discovery of a real server.
+//! A kind is a [`Kind`]: a row with its constant rules and its functions for defaults, preparation and validation. Names,
+//! verbs, scopes and subresources come from the recorded discovery of a real server. [`BuiltIn`] is the [`Strategy`] of
+//! all rows.
 //!
 //! ```text
 //! core, apps, batch, …   the kinds of an API group; each exports its rows as KINDS
@@ -10,14 +11,14 @@
 //!           └ selector, quantity
 //! ```
 //!
-//! To add a kind: write its module with a `KIND` and a `Strategy`, and add it to the `KINDS` of its group.
+//! To add a kind: write its module with a `KIND`, and add it to the `KINDS` of its group.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use serde_json::Value;
-use windlass_api::Entropy;
+use windlass_api::{Entropy, Status};
 
-use self::core::service::ServiceCidr;
+use self::core::service::{AddressAllocator, ServiceAllocation, ServiceCidr};
 pub(crate) use self::{
     admissionregistration::conditions,
     core::service_account::ENFORCE_MOUNTABLE_SECRETS,
@@ -29,7 +30,11 @@ pub(crate) use self::{
 use crate::{
     codec,
     discovery::catalog::{CatalogResource, catalog},
-    resource::{Conversion, Hub, ResourceInfo, Rules, Shape, Strategy, SubresourceInfo},
+    object::{Errors, Field},
+    resource::{
+        Allocation, Conversion, Hub, Part, ResourceInfo, Rules, ScaleRule, Shape, Strategy, SubresourceInfo,
+        WriteContext,
+    },
 };
 
 mod admissionregistration;
@@ -69,23 +74,39 @@ pub(crate) struct KindOptions {
     pub(crate) entropy: Entropy,
 }
 
-/// A row of the table of kinds.
+/// A row of the table of kinds: the constant rules and the functions of a kind. The functions are those of [`Strategy`];
+/// [`BASE`] has the defaults.
+#[derive(Debug)]
 struct Kind {
-    group: &'static str,
     version: &'static str,
     name: &'static str,
-    /// The storage prefix; empty for a kind that is not stored, such as a review.
-    prefix: &'static str,
-    /// The served subresources, from those in the catalog.
-    subresources: &'static [&'static str],
+    /// The storage prefix if it is not `/registry/PLURAL/`.
+    prefix: Option<&'static str>,
     deprecation: Option<&'static str>,
-    /// Creates the rules of the kind.
-    strategy: fn(&KindOptions) -> Arc<dyn Strategy>,
     /// The conversion from the stored version; `None` for the stored version itself.
     view: Option<View>,
+    rules: Rules,
+    begin_deletion: fn(&mut Value, &str),
+    default: fn(&mut Value),
+    prepare_create: fn(&mut Value, &WriteContext<'_>),
+    prepare_update: fn(&mut Value, &Value),
+    prepare_status: fn(&mut Value, &Value, &WriteContext<'_>),
+    prepare_part: fn(Part, &mut Value, &Value, &WriteContext<'_>),
+    validate: fn(&Field<'_>, &mut Errors),
+    validate_create: fn(&Field<'_>, &mut Errors),
+    validate_update: fn(&Field<'_>, &Field<'_>, &mut Errors),
+    /// The fields that no update may change. They are checked after `validate_update`.
+    immutable: &'static [&'static str],
+    validate_status: fn(&Field<'_>, &Field<'_>, &mut Errors),
+    validate_part: fn(Part, &Field<'_>, &Field<'_>, &mut Errors),
+    warnings: fn(&Value, Option<&Value>, &mut Vec<String>),
+    fixed: fn() -> Option<Vec<Value>>,
+    /// Returns the value of a field for field selectors; `None` for the text at the path in the rules.
+    field: for<'v> fn(&'v Value, &str) -> Option<Cow<'v, str>>,
 }
 
 /// A version that is converted from another one on reads. On writes it is converted back before validation.
+#[derive(Debug)]
 struct View {
     /// The group and version of the stored objects.
     stored: (&'static str, &'static str),
@@ -93,49 +114,63 @@ struct View {
     to_stored: fn(Value) -> Value,
 }
 
-/// A kind with the common rules only.
-#[derive(Debug)]
-struct Plain;
-
 const BASE: Kind = Kind {
-    group: "",
     version: "v1",
     name: "",
-    prefix: "",
-    subresources: &[],
+    prefix: None,
     deprecation: None,
-    strategy: |_| Arc::new(Plain),
     view: None,
+    rules: Rules::COMMON,
+    begin_deletion: |_, _| {},
+    default: |_| {},
+    prepare_create: |_, _| {},
+    prepare_update: |_, _| {},
+    prepare_status: |_, _, _| {},
+    prepare_part: |_, _, _, _| {},
+    validate: |_, _| {},
+    validate_create: |_, _| {},
+    validate_update: |_, _, _| {},
+    immutable: &[],
+    validate_status: |_, _, _| {},
+    validate_part: |_, _, _, _| {},
+    warnings: |_, _, _| {},
+    fixed: || None,
+    field: |_, _| None,
 };
 
 /// The kinds of each API group. Discovery decides the order in which they are served.
-static GROUPS: &[&[Kind]] = &[
-    core::KINDS,
-    admissionregistration::KINDS,
-    apiextensions::KINDS,
-    apiregistration::KINDS,
-    apps::KINDS,
-    autoscaling::KINDS,
-    batch::KINDS,
-    certificates::KINDS,
-    coordination::KINDS,
-    discovery::KINDS,
-    dynamic_resources::KINDS,
-    events::KINDS,
-    flowcontrol::KINDS,
-    networking::KINDS,
-    node::KINDS,
-    policy::KINDS,
-    rbac::KINDS,
-    reviews::KINDS,
-    scheduling::KINDS,
-    storage::KINDS,
+static GROUPS: &[(&str, &[Kind])] = &[
+    ("", core::KINDS),
+    ("admissionregistration.k8s.io", admissionregistration::KINDS),
+    ("apiextensions.k8s.io", apiextensions::KINDS),
+    ("apiregistration.k8s.io", apiregistration::KINDS),
+    ("apps", apps::KINDS),
+    ("authentication.k8s.io", reviews::AUTHENTICATION),
+    ("authorization.k8s.io", reviews::AUTHORIZATION),
+    ("autoscaling", autoscaling::KINDS),
+    ("batch", batch::KINDS),
+    ("certificates.k8s.io", certificates::KINDS),
+    ("coordination.k8s.io", coordination::KINDS),
+    ("discovery.k8s.io", discovery::KINDS),
+    ("events.k8s.io", events::KINDS),
+    ("flowcontrol.apiserver.k8s.io", flowcontrol::KINDS),
+    ("networking.k8s.io", networking::KINDS),
+    ("node.k8s.io", node::KINDS),
+    ("policy", policy::KINDS),
+    ("rbac.authorization.k8s.io", rbac::KINDS),
+    ("resource.k8s.io", dynamic_resources::KINDS),
+    ("scheduling.k8s.io", scheduling::KINDS),
+    ("storage.k8s.io", storage::KINDS),
 ];
 
-impl Strategy for Plain {
-    fn rules(&self) -> &Rules {
-        &Rules::COMMON
-    }
+/// The strategy of a built-in kind: its row, and the state that a row cannot have.
+#[derive(Debug)]
+struct BuiltIn {
+    kind: &'static Kind,
+    /// The rule of the scale subresource.
+    scale: Option<ScaleRule>,
+    /// The addresses and ports of services; `None` for other kinds.
+    allocator: Option<Arc<AddressAllocator>>,
 }
 
 /// Returns the served built-in resources, in the order of discovery.
@@ -144,16 +179,20 @@ pub(crate) fn built_ins(options: &KindOptions) -> Vec<Arc<ResourceInfo>> {
 }
 
 fn resource(entry: &CatalogResource, options: &KindOptions) -> Option<ResourceInfo> {
-    let is_it = |kind: &&Kind| (kind.group, kind.version, kind.name) == (entry.group, entry.version, entry.kind);
-    let kind = GROUPS.iter().copied().flatten().find(is_it)?;
+    let (_, kinds) = GROUPS.iter().find(|(group, _)| *group == entry.group)?;
+    let kind = kinds.iter().find(|kind| (kind.version, kind.name) == (entry.version, entry.kind))?;
     let plan = codec::plan(entry.group, entry.version, entry.kind)?;
     let conversion = match &kind.view {
         None => None,
         Some(view) => Some(view.conversion(kind.name)?),
     };
+    let prefix = match kind.prefix {
+        _ if entry.storage_hash.is_empty() => String::new(),
+        Some(prefix) => prefix.to_owned(),
+        None => format!("/registry/{}/", entry.plural),
+    };
     let own = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<String>>();
-    let subresources = entry.subresources.iter().filter(|subresource| kind.subresources.contains(&subresource.name));
-    let subresources = subresources.map(|subresource| {
+    let subresources = entry.subresources.iter().map(|subresource| {
         let (group, version) = subresource.other.unwrap_or((entry.group, entry.version));
         SubresourceInfo {
             name: subresource.name.to_owned(),
@@ -175,9 +214,9 @@ fn resource(entry: &CatalogResource, options: &KindOptions) -> Option<ResourceIn
         scope: entry.scope,
         verbs: own(&entry.verbs),
         subresources: subresources.collect(),
-        prefix: kind.prefix.to_owned(),
+        prefix,
         shape: Shape::BuiltIn(plan),
-        strategy: (kind.strategy)(options),
+        strategy: Arc::new(BuiltIn::new(kind, entry, options)),
         conversion,
         deprecation: kind.deprecation.map(str::to_owned),
     })
@@ -196,5 +235,101 @@ impl View {
             translator: None,
             unserved: Arc::new([]),
         })
+    }
+}
+
+// === impl BuiltIn ===
+
+impl BuiltIn {
+    fn new(kind: &'static Kind, entry: &CatalogResource, options: &KindOptions) -> Self {
+        let has_scale = entry.subresources.iter().any(|subresource| subresource.name == "scale");
+        let allocator = || AddressAllocator::new(options.service_cidr, options.entropy.clone());
+        Self { kind, scale: has_scale.then(ScaleRule::of_workloads), allocator: kind.rules.restores.then(allocator) }
+    }
+}
+
+impl Strategy for BuiltIn {
+    fn rules(&self) -> &Rules {
+        &self.kind.rules
+    }
+
+    fn scale(&self) -> Option<&ScaleRule> {
+        self.scale.as_ref()
+    }
+
+    fn begin_deletion(&self, object: &mut Value, now: &str) {
+        (self.kind.begin_deletion)(object, now);
+    }
+
+    fn default(&self, object: &mut Value) {
+        (self.kind.default)(object);
+    }
+
+    fn prepare_create(&self, object: &mut Value, write: &WriteContext<'_>) {
+        (self.kind.prepare_create)(object, write);
+    }
+
+    fn prepare_update(&self, new: &mut Value, old: &Value) {
+        (self.kind.prepare_update)(new, old);
+    }
+
+    fn prepare_status(&self, new: &mut Value, old: &Value, write: &WriteContext<'_>) {
+        (self.kind.prepare_status)(new, old, write);
+    }
+
+    fn prepare_part(&self, part: Part, new: &mut Value, old: &Value, write: &WriteContext<'_>) {
+        (self.kind.prepare_part)(part, new, old, write);
+    }
+
+    fn allocate(&self, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Allocation>>, Status> {
+        let Some(allocator) = &self.allocator else { return Ok(None) };
+        Ok(Some(Box::new(ServiceAllocation::new(allocator, new, old)?)))
+    }
+
+    fn validate(&self, object: &Field<'_>, errors: &mut Errors) {
+        (self.kind.validate)(object, errors);
+    }
+
+    fn validate_create(&self, object: &Field<'_>, errors: &mut Errors) {
+        (self.kind.validate_create)(object, errors);
+    }
+
+    fn validate_update(&self, new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+        (self.kind.validate_update)(new, old, errors);
+        new.check_immutable(old, self.kind.immutable, errors);
+    }
+
+    fn validate_status(&self, new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+        (self.kind.validate_status)(new, old, errors);
+    }
+
+    fn validate_part(&self, part: Part, new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+        (self.kind.validate_part)(part, new, old, errors);
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut warnings = Vec::new();
+        (self.kind.warnings)(new, old, &mut warnings);
+        warnings
+    }
+
+    fn fixed(&self) -> Option<Vec<Value>> {
+        (self.kind.fixed)()
+    }
+
+    fn field<'v>(&self, object: &'v Value, label: &str) -> Cow<'v, str> {
+        (self.kind.field)(object, label).unwrap_or_else(|| self.kind.rules.field_text(object, label))
+    }
+
+    fn restore(&self, object: &Value) {
+        if let Some(allocator) = &self.allocator {
+            allocator.restore(object);
+        }
+    }
+
+    fn deleted(&self, object: &Value) {
+        if let Some(allocator) = &self.allocator {
+            allocator.release_all(object);
+        }
     }
 }

@@ -28,6 +28,7 @@ pub(crate) use self::{
     requirement::requirement,
     seen::{DuplicateCheck, first_by},
     tree::{
-        Tree, as_object, copy_key, default_pointer, default_to, entry_mut, items_mut, metadata_mut, object_mut, same,
+        Tree, as_object, change_each, copy_key, default_pointer, default_to, entry_mut, items_mut, metadata_mut,
+        object_mut, same,
     },
 };

@@ -20,7 +20,7 @@ use crate::apiextensions::{
 use crate::{
     codec::{CustomKind, Decoded, Format, decode_object_meta, go_numbers, sort_keys, strict_error},
     field_manager::{self, Type},
-    object::{Causes, Errors, Tree},
+    object::{self, Causes, Errors, Tree},
     patch,
     resource::{
         Allocation, Conversion, CustomColumn, CustomShape, Generation, Hub, MetadataRule, Resets, ResourceInfo, Rules,
@@ -492,16 +492,16 @@ impl Strategy for CustomStrategy {
         prune::default(object, &self.shape.compiled);
     }
 
-    fn validate_create(&self, object: &Value, errors: &mut Errors) {
-        self.validate_at(object, None, "", errors);
+    fn validate_create(&self, object: &object::Field<'_>, errors: &mut Errors) {
+        self.validate_at(object.json(), None, "", errors);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        self.validate_at(new, Some(old), "", errors);
+    fn validate_update(&self, new: &object::Field<'_>, old: &object::Field<'_>, errors: &mut Errors) {
+        self.validate_at(new.json(), Some(old.json()), "", errors);
     }
 
-    fn validate_status(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        self.validate_at(new, Some(old), "status", errors);
+    fn validate_status(&self, new: &object::Field<'_>, old: &object::Field<'_>, errors: &mut Errors) {
+        self.validate_at(new.json(), Some(old.json()), "status", errors);
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {

@@ -22,8 +22,6 @@ pub(super) const KINDS: &[Kind] = &[
     policy_bindings::MUTATING,
 ];
 
-/// The row that the kinds of this group extend.
-const GROUP_BASE: Kind = Kind { group: "admissionregistration.k8s.io", ..BASE };
 /// The rules that the kinds of this group share.
 const GROUP_RULES: Rules = Rules {
     metadata: MetadataRule::GENERIC,
@@ -57,44 +55,29 @@ fn default_rules(owner: &mut Value, list: &str) {
 
 // === validation ===
 
-/// Adds an error unless the text is one of these values. An absent text is valid, an empty one is not.
-fn one_of_if_set(field: &Field<'_>, values: &[&str], errors: &mut Errors) {
-    if field.value().and_then(Value::as_str).is_some_and(|text| !values.contains(&text)) {
-        field.unsupported(values, errors);
-    }
-}
-
 /// Validates the operations and resources that a webhook or a policy matches.
 fn validate_rule(rule: &Field<'_>, errors: &mut Errors) {
     let operations = rule.child("operations");
     validate_wildcard_list(&operations, "operations", errors);
-    for operation in operations.items().filter(|operation| !OPERATIONS.contains(&operation.text())) {
-        operation.unsupported(OPERATIONS, errors);
-    }
+    operations.each(|operation, errors| operation.supported(OPERATIONS, errors), errors);
     validate_wildcard_list(&rule.child("apiGroups"), "API groups", errors);
     let versions = rule.child("apiVersions");
     validate_wildcard_list(&versions, "API versions", errors);
-    for version in versions.items().filter(Field::is_empty) {
-        version.required("", errors);
-    }
+    versions.each(|version, errors| version.check_not_empty("", errors), errors);
     validate_resources(&rule.child("resources"), errors);
-    one_of_if_set(&rule.child("scope"), SCOPES, errors);
+    rule.child("scope").supported_if_set(SCOPES, errors);
 }
 
 /// Validates that a list is not empty, and that a `*` is its only element. `noun` names the elements.
 fn validate_wildcard_list(list: &Field<'_>, noun: &str, errors: &mut Errors) {
-    if list.is_empty() {
-        list.required("", errors);
-    }
+    list.check_not_empty("", errors);
     if list.len() > 1 && list.items().any(|item| item.text() == "*") {
         list.invalid(&format!("if '*' is present, must not specify other {noun}"), errors);
     }
 }
 
 fn validate_resources(resources: &Field<'_>, errors: &mut Errors) {
-    if resources.is_empty() {
-        resources.required("", errors);
-    }
+    resources.check_not_empty("", errors);
     // The resources of all earlier `NAME/*`, and the subresources of all earlier `*/NAME`.
     let (mut with_all_subresources, mut of_all_resources) = (HashSet::new(), HashSet::new());
     let mut has_plain = false;
@@ -143,13 +126,9 @@ fn validate_match_conditions(conditions: &Field<'_>, problem: fn(&str) -> Option
             expression.invalid_as(trimmed, &problem, errors);
         }
         let name = condition.child("name");
-        if name.text().is_empty() {
-            name.required("", errors);
-            continue;
-        }
-        name.invalid_each(qualified_name(name.text()), errors);
-        if seen.repeats(condition.json().text(&["name"])) {
-            name.duplicate(errors);
+        name.required_text(qualified_name, errors);
+        if !name.is_empty() {
+            condition.check_unique_by("name", &mut seen, errors);
         }
     }
 }

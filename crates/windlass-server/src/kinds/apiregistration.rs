@@ -7,74 +7,52 @@
 use crate::kinds::prelude::*;
 
 pub(super) const KINDS: &[Kind] = &[Kind {
-    group: "apiregistration.k8s.io",
     name: "APIService",
-    prefix: "/registry/apiregistration.k8s.io/apiservices/",
-    subresources: &["status"],
-    strategy: |_| Arc::new(ApiService),
+    prefix: Some("/registry/apiregistration.k8s.io/apiservices/"),
+    rules: Rules {
+        name: NameRule::PathSegment,
+        metadata: MetadataRule::GENERIC,
+        resets: Resets::BARE_STATUS,
+        unconditional_update: false,
+        ..Rules::WITH_STATUS
+    },
+    default: |object| change_each(object, "spec.service", |service| default_pointer(service, "port", 443)),
+    prepare_create,
+    validate,
+    validate_status,
     ..BASE
 }];
 
-#[derive(Debug)]
-struct ApiService;
-
-impl Strategy for ApiService {
-    fn rules(&self) -> &Rules {
-        &Rules {
-            name: NameRule::PathSegment,
-            metadata: MetadataRule::GENERIC,
-            resets: Resets::BARE_STATUS,
-            unconditional_update: false,
-            ..Rules::WITH_STATUS
-        }
+/// Marks a local API service as available.
+fn prepare_create(object: &mut Value, write: &WriteContext<'_>) {
+    if object.at(&["spec", "service"]).is_none() {
+        let available = json!({"type": "Available", "status": "True", "lastTransitionTime": write.now(),
+            "reason": "Local", "message": "Local APIServices are always available"});
+        object_mut(object, "status").insert("conditions".to_owned(), json!([available]));
     }
+}
 
-    fn default(&self, object: &mut Value) {
-        let service = entry_mut(object, "spec").and_then(|spec| entry_mut(spec, "service"));
-        if let Some(service) = service {
-            default_pointer(as_object(service), "port", 443);
-        }
+fn validate(object: &Field<'_>, errors: &mut Errors) {
+    let spec = object.child("spec");
+    let (group, version) = (spec.child("group"), spec.child("version"));
+    let (name, expected) = (object.child("metadata.name"), format!("{}.{}", version.text(), group.text()));
+    if name.text() != expected && !name.is_empty() && path_segment(name.text()).is_empty() {
+        name.invalid(&format!("must be `spec.version+\".\"+spec.group`: {expected:?}"), errors);
     }
-
-    /// Marks a local API service as available.
-    fn prepare_create(&self, object: &mut Value, write: &WriteContext<'_>) {
-        if object.at(&["spec", "service"]).is_none() {
-            let available = json!({"type": "Available", "status": "True", "lastTransitionTime": write.now(),
-                "reason": "Local", "message": "Local APIServices are always available"});
-            object_mut(object, "status").insert("conditions".to_owned(), json!([available]));
-        }
+    if group.is_empty() && version.text() != "v1" {
+        group.required("only v1 may have an empty group and it better be legacy kube", errors);
     }
-
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        let object = Field::object(object);
-        let spec = object.child("spec");
-        let (group, version) = (spec.child("group"), spec.child("version"));
-        let (name, expected) = (object.child("metadata.name"), format!("{}.{}", version.text(), group.text()));
-        if name.text() != expected && !name.is_empty() && path_segment(name.text()).is_empty() {
-            name.invalid(&format!("must be `spec.version+\".\"+spec.group`: {expected:?}"), errors);
-        }
-        if group.is_empty() && version.text() != "v1" {
-            group.required("only v1 may have an empty group and it better be legacy kube", errors);
-        }
-        group.optional_text(dns_subdomain, errors);
-        version.invalid_each(dns_label_1035(version.text()), errors);
-        for (name, max) in [("groupPriorityMinimum", 20000), ("versionPriority", 1000)] {
-            let priority = spec.child(name);
-            let number = priority.int().unwrap_or_default();
-            if !(1..=max).contains(&number) {
-                priority.invalid_as(&number, &format!("must be positive and less than {max}"), errors);
-            }
-        }
-        validate_service(&spec, errors);
+    group.optional_text(dns_subdomain, errors);
+    version.check_text(dns_label_1035, errors);
+    for (name, max) in [("groupPriorityMinimum", 20000), ("versionPriority", 1000)] {
+        spec.child(name).check_count(1..=max, format_args!("must be positive and less than {max}"), errors);
     }
+    validate_service(&spec, errors);
+}
 
-    fn validate_status(&self, new: &Value, _old: &Value, errors: &mut Errors) {
-        for condition in Field::object(new).child("status.conditions").items() {
-            let status = condition.child("status");
-            if !["True", "False", "Unknown"].contains(&status.text()) {
-                status.unsupported(&["True", "False", "Unknown"], errors);
-            }
-        }
+fn validate_status(new: &Field<'_>, _old: &Field<'_>, errors: &mut Errors) {
+    for condition in new.child("status.conditions").items() {
+        condition.child("status").supported(&["True", "False", "Unknown"], errors);
     }
 }
 
@@ -93,14 +71,10 @@ fn validate_service(spec: &Field<'_>, errors: &mut Errors) {
         return;
     }
     for name in ["namespace", "name"] {
-        if service.child(name).is_empty() {
-            service.child(name).required("", errors);
-        }
+        service.child(name).check_not_empty("", errors);
     }
     let port = service.child("port");
-    if port.int().is_some_and(|port| !(1..=65535).contains(&port)) {
-        port.invalid("port is not valid: must be between 1 and 65535, inclusive", errors);
-    }
+    port.check_int(1..=65535, "port is not valid: must be between 1 and 65535, inclusive", errors);
     if insecure.flag() && !bundle.is_empty() {
         insecure.invalid("may not be true if caBundle is present", errors);
     }

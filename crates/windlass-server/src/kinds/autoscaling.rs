@@ -1,17 +1,25 @@
 //! The group `autoscaling`: HorizontalPodAutoscalers in two versions. `v2` is stored; `v1` supports only one metric and
 //! keeps other fields in annotations.
 
-use crate::kinds::{View, core::resource_names::validate_container_resource, prelude::*, quantity::amount};
+use crate::kinds::{
+    View,
+    core::resource_names::validate_container_resource,
+    prelude::*,
+    quantity::{check_amount, check_not_negative},
+};
 
 mod convert;
 
 const AUTOSCALER: Kind = Kind {
-    group: "autoscaling",
     version: "v2",
     name: "HorizontalPodAutoscaler",
-    prefix: "/registry/horizontalpodautoscalers/",
-    subresources: &["status"],
-    strategy: |_| Arc::new(HorizontalPodAutoscaler),
+    rules: Rules { metadata: MetadataRule::CHANGES, ..Rules::WITH_STATUS },
+    default,
+    validate_create: |autoscaler, errors| validate_spec(&autoscaler.child("spec"), &Value::Null, errors),
+    validate_update: |new, old, errors| validate_spec(&new.child("spec"), old.json(), errors),
+    validate_status: |new, _, errors| {
+        new.child("status").check_not_negative(&["currentReplicas", "desiredReplicas"], errors);
+    },
     ..BASE
 };
 
@@ -46,43 +54,21 @@ enum GroupRule {
     Unchecked,
 }
 
-#[derive(Debug)]
-struct HorizontalPodAutoscaler;
-
-impl Strategy for HorizontalPodAutoscaler {
-    fn rules(&self) -> &Rules {
-        &Rules { metadata: MetadataRule::CHANGES, ..Rules::WITH_STATUS }
+fn default(autoscaler: &mut Value) {
+    // Annotations with a meaning in v1 have none in v2.
+    convert::drop_annotations(autoscaler);
+    let spec = object_mut(autoscaler, "spec");
+    default_pointer(spec, "minReplicas", 1);
+    if spec.items(&["metrics"]).is_empty() {
+        spec.insert("metrics".to_owned(), default_metrics());
     }
-
-    fn default(&self, autoscaler: &mut Value) {
-        // Annotations with a meaning in v1 have none in v2.
-        convert::drop_annotations(autoscaler);
-        let spec = object_mut(autoscaler, "spec");
-        default_pointer(spec, "minReplicas", 1);
-        if spec.items(&["metrics"]).is_empty() {
-            spec.insert("metrics".to_owned(), default_metrics());
-        }
-        let Some(behavior) = autoscaler.get_mut("spec").and_then(|spec| entry_mut(spec, "behavior")) else { return };
-        let percent = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
-        let pods = json!({"type": "Pods", "value": 4, "periodSeconds": 15});
-        let up = object_mut(behavior, "scaleUp");
-        default_pointer(up, "stabilizationWindowSeconds", 0);
-        default_scaling(up, json!([pods, percent]));
-        default_scaling(object_mut(behavior, "scaleDown"), json!([percent]));
-    }
-
-    fn validate_create(&self, autoscaler: &Value, errors: &mut Errors) {
-        validate_spec(&Field::object(autoscaler).child("spec"), &Value::Null, errors);
-    }
-
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        validate_spec(&Field::object(new).child("spec"), old, errors);
-    }
-
-    fn validate_status(&self, new: &Value, _old: &Value, errors: &mut Errors) {
-        let rules = [("currentReplicas", Rule::NotNegative), ("desiredReplicas", Rule::NotNegative)];
-        Field::object(new).child("status").check(&rules, errors);
-    }
+    let Some(behavior) = autoscaler.get_mut("spec").and_then(|spec| entry_mut(spec, "behavior")) else { return };
+    let percent = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
+    let pods = json!({"type": "Pods", "value": 4, "periodSeconds": 15});
+    let up = object_mut(behavior, "scaleUp");
+    default_pointer(up, "stabilizationWindowSeconds", 0);
+    default_scaling(up, json!([pods, percent]));
+    default_scaling(object_mut(behavior, "scaleDown"), json!([percent]));
 }
 
 // === defaults ===
@@ -123,9 +109,7 @@ fn validate_spec(spec: &Field<'_>, old: &Value, errors: &mut Errors) {
     };
     validate_object_reference(&target, group, errors);
     let metrics = spec.child("metrics");
-    for metric in metrics.items() {
-        validate_metric(&metric, errors);
-    }
+    metrics.each(validate_metric, errors);
     let scales_from_zero = |metric: Field<'_>| matches!(metric.child("type").text(), "Object" | "External");
     if spec.child("minReplicas").int() == Some(0) && !metrics.items().any(scales_from_zero) {
         let text = "must specify at least one Object or External metric to support scaling to zero replicas";
@@ -133,10 +117,7 @@ fn validate_spec(spec: &Field<'_>, old: &Value, errors: &mut Errors) {
     }
     let behavior = spec.child("behavior");
     for direction in ["scaleUp", "scaleDown"] {
-        let rules = behavior.child(direction);
-        if rules.is_set() {
-            validate_scaling(&rules, errors);
-        }
+        behavior.child(direction).if_set(validate_scaling, errors);
     }
 }
 
@@ -145,9 +126,7 @@ fn validate_replicas(spec: &Field<'_>, old: &Value, errors: &mut Errors) {
     let min_count = min.int();
     let max_count = max.int().unwrap_or_default();
     let lower_bound = i64::from(old.int(&["spec", "minReplicas"]) != Some(0));
-    if min_count.is_some_and(|count| count < lower_bound) {
-        min.invalid(&format!("must be greater than or equal to {lower_bound}"), errors);
-    }
+    min.check_int(lower_bound.., format_args!("must be greater than or equal to {lower_bound}"), errors);
     if max_count == 0 {
         max.required("must be set and greater than 0", errors);
     } else if max_count < 0 {
@@ -160,7 +139,7 @@ fn validate_replicas(spec: &Field<'_>, old: &Value, errors: &mut Errors) {
 
 fn validate_object_reference(reference: &Field<'_>, group: GroupRule, errors: &mut Errors) {
     for name in ["kind", "name"] {
-        validate_segment(&reference.child(name), "", errors);
+        reference.child(name).required_text(path_segment, errors);
     }
     if group == GroupRule::Unchecked {
         return;
@@ -175,20 +154,10 @@ fn validate_object_reference(reference: &Field<'_>, group: GroupRule, errors: &m
     }
 }
 
-/// Validates a required name that is part of a URL path. `detail` explains the error for a missing name.
-fn validate_segment(name: &Field<'_>, detail: &str, errors: &mut Errors) {
-    match name.text() {
-        "" => name.required(detail, errors),
-        text => name.invalid_each(path_segment(text), errors),
-    }
-}
-
 fn validate_metric(metric: &Field<'_>, errors: &mut Errors) {
     let kind = metric.child("type");
     let expected = METRIC_SOURCES.iter().find(|(name, _)| *name == kind.text()).map(|(_, source)| *source);
-    if kind.text().is_empty() {
-        kind.required("must specify a metric source type", errors);
-    }
+    kind.check_not_empty("must specify a metric source type", errors);
     if expected.is_none() {
         kind.unsupported(METRIC_TYPES, errors);
     }
@@ -225,13 +194,13 @@ fn validate_metric_source(source: &Field<'_>, kind: &str, errors: &mut Errors) {
         }
         if kind == "containerResource" {
             let container = source.child("container");
-            match container.text() {
-                "" => container.required("must specify a container", errors),
-                text => container.invalid_each(dns_label(text), errors),
-            }
+            container.check_not_empty("must specify a container", errors);
+            container.optional_text(dns_label, errors);
         }
     } else {
-        validate_segment(&source.child("metric.name"), "must specify a metric name", errors);
+        let name = source.child("metric.name");
+        name.check_not_empty("must specify a metric name", errors);
+        name.optional_text(path_segment, errors);
     }
     let target = source.child("target");
     validate_target(&target, errors);
@@ -262,58 +231,32 @@ fn validate_metric_source(source: &Field<'_>, kind: &str, errors: &mut Errors) {
 
 fn validate_target(target: &Field<'_>, errors: &mut Errors) {
     let kind = target.child("type");
-    if kind.text().is_empty() {
-        kind.required("must specify a metric target type", errors);
-    }
+    kind.check_not_empty("must specify a metric target type", errors);
     if !matches!(kind.text(), "Utilization" | "Value" | "AverageValue") {
         kind.invalid_as(kind.text(), "must be either Utilization, Value, or AverageValue", errors);
     }
     for name in ["value", "averageValue"] {
-        let quantity = target.child(name);
-        if amount(quantity.text()).is_some_and(|amount| amount <= 0.0) {
-            quantity.invalid("must be positive", errors);
-        }
+        check_amount(&target.child(name), |amount| amount > 0.0, "must be positive", errors);
     }
-    let utilization = target.child("averageUtilization");
-    if utilization.int().is_some_and(|percent| percent < 1) {
-        utilization.invalid("must be greater than 0", errors);
-    }
+    target.child("averageUtilization").check_int(1.., "must be greater than 0", errors);
 }
 
 /// Validates the rules for scaling in one direction.
 fn validate_scaling(rules: &Field<'_>, errors: &mut Errors) {
     let window = rules.child("stabilizationWindowSeconds");
-    if window.int().is_some_and(|seconds| seconds < 0) {
-        window.invalid("must be greater than or equal to zero", errors);
-    } else if window.int().is_some_and(|seconds| seconds > MAX_WINDOW) {
-        window.invalid(&format!("must be less than or equal to {MAX_WINDOW}"), errors);
-    }
+    window.check_int(0.., "must be greater than or equal to zero", errors);
+    window.check_int(..=MAX_WINDOW, format_args!("must be less than or equal to {MAX_WINDOW}"), errors);
     rules.child("selectPolicy").one_of(&["Disabled", "Max", "Min"], errors);
     let policies = rules.child("policies");
-    if policies.is_empty() {
-        policies.required("must specify at least one Policy", errors);
-    }
-    for policy in policies.items() {
-        validate_scaling_policy(&policy, errors);
-    }
-    let tolerance = rules.child("tolerance");
-    if amount(tolerance.text()).is_some_and(|amount| amount < 0.0) {
-        tolerance.invalid("must be greater than or equal to 0", errors);
-    }
+    policies.check_not_empty("must specify at least one Policy", errors);
+    policies.each(validate_scaling_policy, errors);
+    check_not_negative(&rules.child("tolerance"), errors);
 }
 
 fn validate_scaling_policy(policy: &Field<'_>, errors: &mut Errors) {
-    let kind = policy.child("type");
-    if !matches!(kind.text(), "Pods" | "Percent") {
-        kind.unsupported(&["Percent", "Pods"], errors);
-    }
-    for name in ["value", "periodSeconds"] {
-        let field = policy.child(name);
-        let number = field.int().unwrap_or_default();
-        if number <= 0 {
-            field.invalid_as(&number, "must be greater than zero", errors);
-        } else if name == "periodSeconds" && number > MAX_PERIOD {
-            field.invalid(&format!("must be less than or equal to {MAX_PERIOD}"), errors);
-        }
-    }
+    policy.child("type").supported(&["Percent", "Pods"], errors);
+    let (value, period) = (policy.child("value"), policy.child("periodSeconds"));
+    value.check_count(1.., "must be greater than zero", errors);
+    period.check_count(1.., "must be greater than zero", errors);
+    period.check_int(..=MAX_PERIOD, format_args!("must be less than or equal to {MAX_PERIOD}"), errors);
 }

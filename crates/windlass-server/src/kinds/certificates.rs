@@ -8,11 +8,26 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use crate::kinds::prelude::*;
 
 pub(super) const KINDS: &[Kind] = &[Kind {
-    group: "certificates.k8s.io",
     name: "CertificateSigningRequest",
-    prefix: "/registry/certificatesigningrequests/",
-    subresources: &["status", "approval"],
-    strategy: |_| Arc::new(CertificateSigningRequest),
+    rules: Rules {
+        name: NameRule::PathSegment,
+        selects_namespace: false,
+        resets: Resets {
+            main: &["spec", "status"],
+            status: &["spec", "status.conditions"],
+            approval: &["spec", "status.certificate"],
+        },
+        fields: &[FieldRule { label: "spec.signerName", path: "spec.signerName" }],
+        ..Rules::WITH_STATUS
+    },
+    prepare_create,
+    prepare_update: |new, old| copy_key(as_object(new), old, "spec"),
+    prepare_status,
+    prepare_part,
+    validate_create: |request, errors| validate_request(request, &Field::object(&Value::Null), errors),
+    validate_update: |new, old, errors| validate_change(new, old, Write::Main, errors),
+    validate_status: |new, old, errors| validate_change(new, old, Write::Status, errors),
+    validate_part: |_, new, old, errors| validate_change(new, old, Write::Approval, errors),
     ..BASE
 }];
 
@@ -54,77 +69,35 @@ enum Write {
     Approval,
 }
 
-#[derive(Debug)]
-struct CertificateSigningRequest;
-
-impl Strategy for CertificateSigningRequest {
-    fn rules(&self) -> &Rules {
-        &Rules {
-            name: NameRule::PathSegment,
-            selects_namespace: false,
-            resets: Resets {
-                main: &["spec", "status"],
-                status: &["spec", "status.conditions"],
-                approval: &["spec", "status.certificate"],
-            },
-            fields: &[FieldRule { label: "spec.signerName", path: "spec.signerName" }],
-            ..Rules::WITH_STATUS
-        }
+/// Records the user who creates the request in the request. The client's values are ignored.
+fn prepare_create(request: &mut Value, write: &WriteContext<'_>) {
+    let spec = object_mut(request, "spec");
+    for field in ["username", "uid", "groups", "extra"] {
+        spec.shift_remove(field);
     }
-
-    /// Records the user who creates the request in the request. The client's values are ignored.
-    fn prepare_create(&self, request: &mut Value, write: &WriteContext<'_>) {
-        let spec = object_mut(request, "spec");
-        for field in ["username", "uid", "groups", "extra"] {
-            spec.shift_remove(field);
-        }
-        if let Value::Object(user) = write.user.to_value() {
-            spec.extend(user);
-        }
+    if let Value::Object(user) = write.user.to_value() {
+        spec.extend(user);
     }
+}
 
-    fn prepare_update(&self, new: &mut Value, old: &Value) {
-        copy_key(as_object(new), old, "spec");
-    }
+fn prepare_status(new: &mut Value, old: &Value, write: &WriteContext<'_>) {
+    copy_key(as_object(new), old, "spec");
+    keep_decisions(new, old);
+    set_times(new, old, &write.now());
+}
 
-    fn prepare_status(&self, new: &mut Value, old: &Value, write: &WriteContext<'_>) {
-        copy_key(as_object(new), old, "spec");
-        keep_decisions(new, old);
-        set_times(new, old, &write.now());
+/// Restores everything except the conditions, which an approval may change.
+fn prepare_part(_part: Part, new: &mut Value, old: &Value, write: &WriteContext<'_>) {
+    let decided = conditions(new).to_vec();
+    copy_key(as_object(new), old, "spec");
+    copy_key(as_object(new), old, "status");
+    let status = object_mut(new, "status");
+    if decided.is_empty() {
+        status.shift_remove("conditions");
+    } else {
+        status.insert("conditions".to_owned(), decided.into());
     }
-
-    /// Restores everything except the conditions, which an approval may change.
-    fn prepare_part(&self, _part: Part, new: &mut Value, old: &Value, write: &WriteContext<'_>) {
-        let decided = conditions(new).to_vec();
-        copy_key(as_object(new), old, "spec");
-        copy_key(as_object(new), old, "status");
-        let status = object_mut(new, "status");
-        if decided.is_empty() {
-            status.shift_remove("conditions");
-        } else {
-            status.insert("conditions".to_owned(), decided.into());
-        }
-        set_times(new, old, &write.now());
-    }
-
-    fn validate_create(&self, request: &Value, errors: &mut Errors) {
-        validate_request(request, &Value::Null, errors);
-    }
-
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        validate_request(new, old, errors);
-        validate_changes(new, old, Write::Main, errors);
-    }
-
-    fn validate_status(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        validate_request(new, old, errors);
-        validate_changes(new, old, Write::Status, errors);
-    }
-
-    fn validate_part(&self, _part: Part, new: &Value, old: &Value, errors: &mut Errors) {
-        validate_request(new, old, errors);
-        validate_changes(new, old, Write::Approval, errors);
-    }
+    set_times(new, old, &write.now());
 }
 
 fn conditions(object: &Value) -> &[Value] {
@@ -174,8 +147,7 @@ fn set_times(new: &mut Value, old: &Value, now: &str) {
 // === validation ===
 
 /// Validates a request. `old` is the object before an update, and `null` for a creation.
-fn validate_request(new: &Value, old: &Value, errors: &mut Errors) {
-    let object = Field::object(new);
+fn validate_request(object: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
     let spec = object.child("spec");
     let request = spec.child("request");
     if !has_pem_block(request.text(), &["CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST"]) {
@@ -186,13 +158,11 @@ fn validate_request(new: &Value, old: &Value, errors: &mut Errors) {
     validate_usages(&spec.child("usages"), errors);
     validate_signer(&spec.child("signerName"), errors);
     let expiration = spec.child("expirationSeconds");
-    if expiration.int().is_some_and(|seconds| seconds < MIN_EXPIRATION) {
-        expiration.invalid("may not specify a duration less than 600 seconds (10 minutes)", errors);
-    }
+    expiration.check_int(MIN_EXPIRATION.., "may not specify a duration less than 600 seconds (10 minutes)", errors);
     validate_conditions(&object.child("status.conditions"), errors);
     let certificate = object.child("status.certificate");
     let text = certificate.text();
-    let is_new = !text.is_empty() && text != old.text(&["status", "certificate"]);
+    let is_new = !text.is_empty() && text != old.child("status.certificate").text();
     if is_new && !has_pem_block(text, &["CERTIFICATE"]) {
         certificate.invalid_as("<certificate data>", "must contain at least one CERTIFICATE PEM block", errors);
     }
@@ -206,18 +176,9 @@ fn has_pem_block(encoded: &str, types: &[&str]) -> bool {
 }
 
 fn validate_usages(usages: &Field<'_>, errors: &mut Errors) {
-    if usages.is_empty() {
-        usages.required("", errors);
-    }
-    for usage in usages.items().filter(|usage| !USAGES.contains(&usage.text())) {
-        usage.unsupported(USAGES, errors);
-    }
-    let mut seen = DuplicateCheck::default();
-    for usage in usages.items() {
-        if seen.repeats(usage.json()) {
-            usage.duplicate(errors);
-        }
-    }
+    usages.check_not_empty("", errors);
+    usages.each(|usage, errors| usage.supported(USAGES, errors), errors);
+    usages.each_unique(|_, _| {}, errors);
 }
 
 fn validate_signer(signer: &Field<'_>, errors: &mut Errors) {
@@ -260,15 +221,14 @@ fn validate_conditions(conditions: &Field<'_>, errors: &mut Errors) {
         if DECISIONS.contains(&kind) && opposite.is_some_and(|opposite| seen.has(*opposite)) {
             conditions.invalid_as(kind, "Approved and Denied conditions are mutually exclusive", errors);
         }
-        if seen.repeats(kind) {
-            errors.duplicate(condition.child("type").path(), kind);
-        }
+        condition.check_unique_by("type", &mut seen, errors);
     }
 }
 
-/// Validates that a write changes only what its subresource may change, and removes no final condition.
-fn validate_changes(new: &Value, old: &Value, write: Write, errors: &mut Errors) {
-    let object = Field::object(new);
+/// Validates a changed request: a write changes only what its subresource may change, and removes no final condition.
+fn validate_change(object: &Field<'_>, old: &Field<'_>, write: Write, errors: &mut Errors) {
+    validate_request(object, old, errors);
+    let (new, old) = (object.json(), old.json());
     let conditions = object.child("status.conditions");
     for kind in ["Approved", "Denied", "Failed"] {
         if conditions_of_type(new, kind).len() < conditions_of_type(old, kind).len() {

@@ -2,7 +2,7 @@
 //!
 //! The kind `Event`, which has a second form in `events.k8s.io`, is in [`events`](super::events).
 
-use crate::kinds::prelude::*;
+use crate::kinds::{events, prelude::*};
 
 mod component_status;
 mod config_map;
@@ -23,6 +23,7 @@ pub(crate) mod service_account;
 
 pub(super) const KINDS: &[Kind] = &[
     Kind { name: "Binding", ..BASE },
+    events::CORE,
     component_status::KIND,
     config_map::KIND,
     endpoints::KIND,

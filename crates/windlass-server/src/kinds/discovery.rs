@@ -6,10 +6,21 @@ use crate::kinds::{
 };
 
 pub(super) const KINDS: &[Kind] = &[Kind {
-    group: "discovery.k8s.io",
     name: "EndpointSlice",
-    prefix: "/registry/endpointslices/",
-    strategy: |_| Arc::new(EndpointSlice),
+    rules: Rules { metadata: MetadataRule::OBJECT, generation: Generation::ContentOrLabels, ..Rules::COMMON },
+    default: |object| {
+        change_each(object, "ports.*", |port| {
+            default_pointer(port, "name", "");
+            default_pointer(port, "protocol", "TCP");
+        });
+    },
+    prepare_create: |object, _| drop_deprecated_topology(object),
+    prepare_update,
+    validate,
+    validate_create: validate_endpoints,
+    validate_update,
+    immutable: &["addressType"],
+    warnings,
     ..BASE
 }];
 
@@ -22,94 +33,55 @@ const MAX_ADDRESSES: usize = 100;
 /// The maximum number of node hints of an endpoint.
 const MAX_NODE_HINTS: usize = 8;
 
-#[derive(Debug)]
-struct EndpointSlice;
-
-impl Strategy for EndpointSlice {
-    fn rules(&self) -> &Rules {
-        &Rules { metadata: MetadataRule::OBJECT, generation: Generation::ContentOrLabels, ..Rules::COMMON }
+fn prepare_update(new: &mut Value, old: &Value) {
+    if !same(new.at(&["endpoints"]), old.at(&["endpoints"])) {
+        drop_deprecated_topology(new);
     }
+}
 
-    fn default(&self, object: &mut Value) {
-        for port in items_mut(object, "ports") {
-            let port = as_object(port);
-            default_pointer(port, "name", "");
-            default_pointer(port, "protocol", "TCP");
-        }
+fn validate(slice: &Field<'_>, errors: &mut Errors) {
+    slice.check(&[("addressType", Rule::RequiredOneOf(&["FQDN", "IPv4", "IPv6"]))], errors);
+    let ports = slice.child("ports");
+    if ports.at_most(MAX_PORTS, errors) {
+        return;
     }
-
-    fn prepare_create(&self, object: &mut Value, _write: &WriteContext<'_>) {
-        drop_deprecated_topology(object);
+    let mut seen = DuplicateCheck::default();
+    for port in ports.items() {
+        port.child("name").optional_text(dns_label, errors);
+        port.check_unique_by("name", &mut seen, errors);
+        validate_port(&port, errors);
     }
+}
 
-    fn prepare_update(&self, new: &mut Value, old: &Value) {
-        if !same(new.at(&["endpoints"]), old.at(&["endpoints"])) {
-            drop_deprecated_topology(new);
-        }
+fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    // Unchanged endpoints are not validated again.
+    if new.json().items(&["endpoints"]) != old.json().items(&["endpoints"]) {
+        validate_endpoints(new, errors);
     }
+}
 
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        let slice = Field::object(object);
-        slice.check(&[("addressType", Rule::RequiredOneOf(&["FQDN", "IPv4", "IPv6"]))], errors);
-        let ports = slice.child("ports");
-        if ports.at_most(MAX_PORTS, errors) {
-            return;
-        }
-        let mut seen = DuplicateCheck::default();
-        for port in ports.items() {
-            let name = port.child("name");
-            name.optional_text(dns_label, errors);
-            if seen.repeats(port.json().text(&["name"])) {
-                errors.duplicate(name.path(), name.text());
-            }
-            validate_port(&port, errors);
-        }
-    }
-
-    fn validate_create(&self, object: &Value, errors: &mut Errors) {
-        validate_endpoints(object, errors);
-    }
-
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        // Unchanged endpoints are not validated again.
-        if new.items(&["endpoints"]) != old.items(&["endpoints"]) {
-            validate_endpoints(new, errors);
-        }
-        Field::object(new).check_immutable(&Field::object(old), &["addressType"], errors);
-    }
-
-    /// Warns about a deprecated address type.
-    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        if old.is_some() || new.text(&["addressType"]) != "FQDN" {
-            return Vec::new();
-        }
-        vec!["spec.addressType: FQDN endpoints are deprecated".to_owned()]
+/// Warns about a deprecated address type.
+fn warnings(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    if old.is_none() && new.text(&["addressType"]) == "FQDN" {
+        warnings.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
     }
 }
 
 /// Removes a field of an older version from the endpoints.
 fn drop_deprecated_topology(slice: &mut Value) {
-    for endpoint in items_mut(slice, "endpoints") {
-        as_object(endpoint).shift_remove("deprecatedTopology");
-    }
+    change_each(slice, "endpoints.*", |endpoint| drop(endpoint.shift_remove("deprecatedTopology")));
 }
 
-fn validate_endpoints(slice: &Value, errors: &mut Errors) {
-    let (kind, is_own) = (slice.text(&["addressType"]), is_own(slice));
-    let slice = Field::object(slice);
+fn validate_endpoints(slice: &Field<'_>, errors: &mut Errors) {
+    let (kind, is_own) = (slice.json().text(&["addressType"]), is_own(slice.json()));
     let endpoints = slice.child("endpoints");
     if endpoints.at_most(MAX_ENDPOINTS, errors) {
         return;
     }
     for endpoint in endpoints.items() {
         validate_addresses(&endpoint.child("addresses"), kind, is_own, errors);
-        let (node, host) = (endpoint.child("nodeName"), endpoint.child("hostname"));
-        if node.is_set() {
-            node.invalid_each(dns_subdomain(node.text()), errors);
-        }
-        if host.is_set() {
-            host.invalid_each(dns_label(host.text()), errors);
-        }
+        endpoint.child("nodeName").check_set_text(dns_subdomain, errors);
+        endpoint.child("hostname").check_set_text(dns_label, errors);
         validate_hints(&endpoint.child("hints.forZones"), label_value, errors);
         let nodes = endpoint.child("hints.forNodes");
         if !nodes.at_most(MAX_NODE_HINTS, errors) {
@@ -120,9 +92,7 @@ fn validate_endpoints(slice: &Value, errors: &mut Errors) {
 
 /// Validates the addresses of an endpoint, which are of the slice's address type.
 fn validate_addresses(addresses: &Field<'_>, kind: &str, is_own: bool, errors: &mut Errors) {
-    if addresses.is_empty() {
-        addresses.required("must contain at least 1 address", errors);
-    }
+    addresses.check_not_empty("must contain at least 1 address", errors);
     addresses.at_most(MAX_ADDRESSES, errors);
     for address in addresses.items() {
         let text = address.text();
@@ -149,11 +119,7 @@ fn validate_addresses(addresses: &Field<'_>, kind: &str, is_own: bool, errors: &
 fn validate_hints(hints: &Field<'_>, name_problems: fn(&str) -> Vec<String>, errors: &mut Errors) {
     let mut seen = DuplicateCheck::default();
     for hint in hints.items() {
-        let field = hint.child("name");
-        let name = hint.json().text(&["name"]);
-        if seen.repeats(name) {
-            errors.duplicate(field.path(), name);
-        }
-        field.invalid_each(name_problems(name), errors);
+        hint.check_unique_by("name", &mut seen, errors);
+        hint.child("name").check_text(name_problems, errors);
     }
 }

@@ -12,8 +12,6 @@ use crate::kinds::{pod_spec::volume_sources::validate_driver_name, prelude::*};
 pub(super) const KINDS: &[Kind] =
     &[device_class::KIND, resource_claim::KIND, resource_claim_template::KIND, resource_slice::KIND];
 
-/// The row that the kinds of this group extend.
-const GROUP_BASE: Kind = Kind { group: "resource.k8s.io", ..BASE };
 /// The maximum length of a list without a limit of its own.
 const MAX_ITEMS: usize = 32;
 
@@ -23,10 +21,7 @@ fn validate_selectors(selectors: &Field<'_>, errors: &mut Errors) {
         return;
     }
     for selector in selectors.items() {
-        let cel = selector.child("cel");
-        if !cel.is_set() {
-            cel.required("", errors);
-        }
+        selector.child("cel").check_set("", errors);
     }
 }
 
@@ -38,21 +33,19 @@ fn validate_configs(configs: &Field<'_>, requests: &[&str], errors: &mut Errors)
     for config in configs.items() {
         validate_request_references(&config.child("requests"), requests, errors);
         let opaque = config.child("opaque");
-        if !opaque.is_set() {
-            opaque.required("", errors);
-            continue;
-        }
-        validate_driver_name(&opaque.child("driver"), errors);
-        let parameters = opaque.child("parameters");
-        match parameters.value() {
-            None => parameters.required("", errors),
-            Some(Value::Object(_)) => {}
-            Some(_) => {
-                let text =
-                    "error parsing data as JSON: json: cannot unmarshal into Go value of type map[string]interface {}";
-                parameters.invalid_as("<value omitted>", text, errors);
-            }
-        }
+        opaque.check_set("", errors);
+        opaque.if_set(validate_opaque, errors);
+    }
+}
+
+/// Validates the configuration that only the driver understands.
+fn validate_opaque(opaque: &Field<'_>, errors: &mut Errors) {
+    validate_driver_name(&opaque.child("driver"), errors);
+    let parameters = opaque.child("parameters");
+    parameters.check_set("", errors);
+    if parameters.is_set() && !parameters.json().is_object() {
+        let text = "error parsing data as JSON: json: cannot unmarshal into Go value of type map[string]interface {}";
+        parameters.invalid_as("<value omitted>", text, errors);
     }
 }
 

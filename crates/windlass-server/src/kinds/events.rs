@@ -5,17 +5,59 @@ use std::borrow::Cow;
 
 use crate::kinds::{View, prelude::*};
 
-pub(super) const KINDS: &[Kind] = &[
-    Kind { name: "Event", prefix: "/registry/events/", strategy: |_| Arc::new(CoreEvent), ..BASE },
-    Kind {
-        group: "events.k8s.io",
-        name: "Event",
-        prefix: "/registry/events/",
-        strategy: |_| Arc::new(Event),
-        view: Some(View { stored: ("", "v1"), from_stored: to_event, to_stored: to_core_event }),
-        ..BASE
+/// An event of the core group.
+pub(super) const CORE: Kind = Kind {
+    name: "Event",
+    rules: Rules {
+        metadata: MetadataRule::NONE,
+        fields: &[
+            FieldRule { label: "involvedObject.kind", path: "involvedObject.kind" },
+            FieldRule { label: "involvedObject.namespace", path: "involvedObject.namespace" },
+            FieldRule { label: "involvedObject.name", path: "involvedObject.name" },
+            FieldRule { label: "involvedObject.uid", path: "involvedObject.uid" },
+            FieldRule { label: "involvedObject.apiVersion", path: "involvedObject.apiVersion" },
+            FieldRule { label: "involvedObject.resourceVersion", path: "involvedObject.resourceVersion" },
+            FieldRule { label: "involvedObject.fieldPath", path: "involvedObject.fieldPath" },
+            FieldRule { label: "reason", path: "reason" },
+            FieldRule { label: "reportingComponent", path: "reportingComponent" },
+            FieldRule { label: "source", path: "source.component" },
+            FieldRule { label: "type", path: "type" },
+        ],
+        ..EVENT
     },
-];
+    validate: |event, errors| validate_event(event, "reportingComponent", errors),
+    field: |event, label| {
+        let has_source = label != "source" || !event.text(&["source", "component"]).is_empty();
+        (!has_source).then(|| Cow::Borrowed(event.text(&["reportingComponent"])))
+    },
+    ..BASE
+};
+
+/// An event of `events.k8s.io`. It is validated in its stored form, but most errors name its own fields.
+pub(super) const KINDS: &[Kind] = &[Kind {
+    name: "Event",
+    view: Some(View { stored: ("", "v1"), from_stored: to_event, to_stored: to_core_event }),
+    rules: Rules {
+        metadata: MetadataRule::CHANGES,
+        fields: &[
+            FieldRule { label: "regarding.kind", path: "regarding.kind" },
+            FieldRule { label: "regarding.namespace", path: "regarding.namespace" },
+            FieldRule { label: "regarding.name", path: "regarding.name" },
+            FieldRule { label: "regarding.uid", path: "regarding.uid" },
+            FieldRule { label: "regarding.apiVersion", path: "regarding.apiVersion" },
+            FieldRule { label: "regarding.resourceVersion", path: "regarding.resourceVersion" },
+            FieldRule { label: "regarding.fieldPath", path: "regarding.fieldPath" },
+            FieldRule { label: "reason", path: "reason" },
+            FieldRule { label: "reportingController", path: "reportingController" },
+            FieldRule { label: "type", path: "type" },
+        ],
+        ..EVENT
+    },
+    validate: |event, errors| validate_event(event, "reportingController", errors),
+    validate_create,
+    validate_update,
+    ..BASE
+}];
 
 /// The rules of both kinds.
 const EVENT: Rules =
@@ -32,125 +74,55 @@ const NAMES: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-/// An event of the core group.
-#[derive(Debug)]
-struct CoreEvent;
-
-/// An event of `events.k8s.io`. It is validated in its stored form, but most errors name its own fields.
-#[derive(Debug)]
-struct Event;
-
-impl Strategy for CoreEvent {
-    fn rules(&self) -> &Rules {
-        &Rules {
-            metadata: MetadataRule::NONE,
-            fields: &[
-                FieldRule { label: "involvedObject.kind", path: "involvedObject.kind" },
-                FieldRule { label: "involvedObject.namespace", path: "involvedObject.namespace" },
-                FieldRule { label: "involvedObject.name", path: "involvedObject.name" },
-                FieldRule { label: "involvedObject.uid", path: "involvedObject.uid" },
-                FieldRule { label: "involvedObject.apiVersion", path: "involvedObject.apiVersion" },
-                FieldRule { label: "involvedObject.resourceVersion", path: "involvedObject.resourceVersion" },
-                FieldRule { label: "involvedObject.fieldPath", path: "involvedObject.fieldPath" },
-                FieldRule { label: "reason", path: "reason" },
-                FieldRule { label: "reportingComponent", path: "reportingComponent" },
-                FieldRule { label: "source", path: "source.component" },
-                FieldRule { label: "type", path: "type" },
-            ],
-            ..EVENT
+fn validate_create(event: &Field<'_>, errors: &mut Errors) {
+    validate_series(&event.child("series"), errors);
+    let (time, kind) = (event.child("eventTime"), event.child("type"));
+    time.check_set("", errors);
+    if !matches!(kind.text(), "Normal" | "Warning") {
+        kind.invalid_as("", &format!("has invalid value: {}", kind.text()), errors);
+    }
+    for name in ["firstTimestamp", "lastTimestamp", "count"] {
+        let field = event.child(name);
+        if field.value().is_some_and(|value| *value != 0) {
+            field.invalid_as("", "needs to be unset", errors);
         }
     }
-
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        validate_event(object, "reportingComponent", errors);
-    }
-
-    fn field<'v>(&self, object: &'v Value, label: &str) -> Cow<'v, str> {
-        match label {
-            "source" if object.text(&["source", "component"]).is_empty() => {
-                Cow::Borrowed(object.text(&["reportingComponent"]))
-            }
-            _ => self.rules().field_text(object, label),
-        }
+    let source = event.child("source");
+    if !source.is_empty() {
+        source.invalid_as("", "needs to be unset", errors);
     }
 }
 
-impl Strategy for Event {
-    fn rules(&self) -> &Rules {
-        &Rules {
-            metadata: MetadataRule::CHANGES,
-            fields: &[
-                FieldRule { label: "regarding.kind", path: "regarding.kind" },
-                FieldRule { label: "regarding.namespace", path: "regarding.namespace" },
-                FieldRule { label: "regarding.name", path: "regarding.name" },
-                FieldRule { label: "regarding.uid", path: "regarding.uid" },
-                FieldRule { label: "regarding.apiVersion", path: "regarding.apiVersion" },
-                FieldRule { label: "regarding.resourceVersion", path: "regarding.resourceVersion" },
-                FieldRule { label: "regarding.fieldPath", path: "regarding.fieldPath" },
-                FieldRule { label: "reason", path: "reason" },
-                FieldRule { label: "reportingController", path: "reportingController" },
-                FieldRule { label: "type", path: "type" },
-            ],
-            ..EVENT
-        }
+/// Validates that an update changes only the series.
+fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    const IMMUTABLE: [&str; 14] = [
+        "involvedObject",
+        "reason",
+        "message",
+        "source",
+        "firstTimestamp",
+        "lastTimestamp",
+        "count",
+        "reason",
+        "type",
+        "eventTime",
+        "action",
+        "related",
+        "reportingComponent",
+        "reportingInstance",
+    ];
+    let series = new.child("series");
+    if series.value() != old.child("series").value() {
+        validate_series(&series, errors);
     }
-
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        validate_event(object, "reportingController", errors);
-    }
-
-    fn validate_create(&self, object: &Value, errors: &mut Errors) {
-        let event = Field::object(object);
-        validate_series(&event.child("series"), errors);
-        let (time, kind) = (event.child("eventTime"), event.child("type"));
-        if !time.is_set() {
-            time.required("", errors);
-        }
-        if !matches!(kind.text(), "Normal" | "Warning") {
-            kind.invalid_as("", &format!("has invalid value: {}", kind.text()), errors);
-        }
-        for name in ["firstTimestamp", "lastTimestamp", "count"] {
-            let field = event.child(name);
-            if field.value().is_some_and(|value| *value != 0) {
-                field.invalid_as("", "needs to be unset", errors);
+    for name in IMMUTABLE {
+        let path = Path::new(if name == "reportingComponent" { "reportingController" } else { name });
+        match (new.child(name).value(), old.child(name).value()) {
+            // A removed text is shown as empty.
+            (None, Some(Value::String(_))) if name != "eventTime" => {
+                errors.invalid(&path, "", "field is immutable");
             }
-        }
-        let source = event.child("source");
-        if !source.is_empty() {
-            source.invalid_as("", "needs to be unset", errors);
-        }
-    }
-
-    /// Validates that an update changes only the series.
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        const IMMUTABLE: [&str; 14] = [
-            "involvedObject",
-            "reason",
-            "message",
-            "source",
-            "firstTimestamp",
-            "lastTimestamp",
-            "count",
-            "reason",
-            "type",
-            "eventTime",
-            "action",
-            "related",
-            "reportingComponent",
-            "reportingInstance",
-        ];
-        if new.at(&["series"]) != old.at(&["series"]) {
-            validate_series(&Field::object(new).child("series"), errors);
-        }
-        for name in IMMUTABLE {
-            let path = Path::new(if name == "reportingComponent" { "reportingController" } else { name });
-            match (new.at(&[name]), old.at(&[name])) {
-                // A removed text is shown as empty.
-                (None, Some(Value::String(_))) if name != "eventTime" => {
-                    errors.invalid(&path, "", "field is immutable");
-                }
-                (new, old) => errors.immutable(&path, new, old),
-            }
+            (new, old) => errors.immutable(&path, new, old),
         }
     }
 }
@@ -176,8 +148,7 @@ fn rename_fields(event: Value, api_version: &str, new_name: impl Fn(&str) -> Opt
 }
 
 /// Validates events of both groups. `reporter` is the name of the field `reportingComponent` in errors.
-fn validate_event(event: &Value, reporter: &str, errors: &mut Errors) {
-    let event = Field::object(event);
+fn validate_event(event: &Field<'_>, reporter: &str, errors: &mut Errors) {
     let namespace = event.child("metadata.namespace").text();
     let involved = event.child("involvedObject.namespace");
     // An event without `eventTime` was created by an old client.
@@ -196,10 +167,8 @@ fn validate_event(event: &Value, reporter: &str, errors: &mut Errors) {
         return;
     }
     let component = Field::new(Path::new(reporter), event.child("reportingComponent").value());
-    if component.is_empty() {
-        component.required("", errors);
-    }
-    component.invalid_each(qualified_name(component.text()), errors);
+    component.check_not_empty("", errors);
+    component.check_text(qualified_name, errors);
     for (name, is_required, max_length) in
         [("reportingInstance", true, 128), ("action", true, 128), ("reason", true, 128), ("message", false, 1024)]
     {
@@ -221,9 +190,7 @@ fn validate_series(series: &Field<'_>, errors: &mut Errors) {
     if count.int().unwrap_or_default() < 2 {
         count.invalid_as("", "should be at least 2", errors);
     }
-    if !time.is_set() {
-        time.required("", errors);
-    }
+    time.check_set("", errors);
 }
 
 #[cfg(test)]

@@ -10,8 +10,6 @@ mod defaults;
 mod flow_schema;
 mod priority_level_configuration;
 
-const GROUP: &str = "flowcontrol.apiserver.k8s.io";
-
 pub(super) const KINDS: &[Kind] = &[flow_schema::KIND, priority_level_configuration::KIND];
 
 /// The rules that both kinds share.
@@ -30,17 +28,11 @@ fn validate_mandatory_spec(object: &Field<'_>, mandatory: &[Value], errors: &mut
 }
 
 /// Validates the conditions of a new status.
-fn validate_conditions(object: &Value, errors: &mut Errors) {
-    let object = Field::object(object);
+fn validate_conditions(object: &Field<'_>, _old: &Field<'_>, errors: &mut Errors) {
     let conditions = object.child("status.conditions");
     let mut seen = DuplicateCheck::default();
     for condition in conditions.items() {
-        let kind = condition.child("type");
-        if seen.repeats(condition.json().text(&["type"])) {
-            errors.duplicate(kind.path(), kind.text());
-        }
-        if kind.is_empty() {
-            kind.required("", errors);
-        }
+        condition.check_unique_by("type", &mut seen, errors);
+        condition.child("type").check_not_empty("", errors);
     }
 }

@@ -3,37 +3,22 @@
 use crate::kinds::{pod_spec::validate_tolerations, prelude::*, quantity::amount};
 
 pub(super) const KINDS: &[Kind] = &[Kind {
-    group: "node.k8s.io",
     name: "RuntimeClass",
-    prefix: "/registry/runtimeclasses/",
-    strategy: |_| Arc::new(RuntimeClass),
+    rules: Rules {
+        metadata: MetadataRule { finalizers: false, ..MetadataRule::FULL },
+        unconditional_update: false,
+        create_on_update: true,
+        ..Rules::COMMON
+    },
+    validate,
+    immutable: &["handler"],
     ..BASE
 }];
 
-#[derive(Debug)]
-struct RuntimeClass;
-
-impl Strategy for RuntimeClass {
-    fn rules(&self) -> &Rules {
-        &Rules {
-            metadata: MetadataRule { finalizers: false, ..MetadataRule::FULL },
-            unconditional_update: false,
-            create_on_update: true,
-            ..Rules::COMMON
-        }
-    }
-
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        let class = Field::object(object);
-        let handler = class.child("handler");
-        handler.required_text(dns_label, errors);
-        validate_overhead(&class.child("overhead.podFixed"), errors);
-        validate_scheduling(&class.child("scheduling"), errors);
-    }
-
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        Field::object(new).check_immutable(&Field::object(old), &["handler"], errors);
-    }
+fn validate(class: &Field<'_>, errors: &mut Errors) {
+    class.child("handler").required_text(dns_label, errors);
+    validate_overhead(&class.child("overhead.podFixed"), errors);
+    validate_scheduling(&class.child("scheduling"), errors);
 }
 
 /// Validates the overhead of a pod. Like the real server, it reports errors at `overhead.limits`.

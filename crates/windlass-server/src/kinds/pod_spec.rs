@@ -95,10 +95,7 @@ pub(super) fn validate_pod_spec(spec: &Field<'_>, errors: &mut Errors) {
     placement::validate_tolerations(spec, errors);
     network::validate_host_aliases(spec, errors);
     spec.child("priorityClassName").optional_text(dns_subdomain, errors);
-    let runtime_class = spec.child("runtimeClassName");
-    if runtime_class.is_set() {
-        runtime_class.invalid_each(dns_subdomain(runtime_class.text()), errors);
-    }
+    spec.child("runtimeClassName").check_set_text(dns_subdomain, errors);
     spec.child("preemptionPolicy").one_of(&["PreemptLowerPriority", "Never"], errors);
     resources::validate_overhead(spec, errors);
     security::validate_system(spec, errors);
@@ -174,10 +171,7 @@ fn validate_init(container: &Field<'_>, spec: &Field<'_>, errors: &mut Errors) {
         return validate_lifecycle(container, spec, errors);
     }
     for name in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
-        let field = container.child(name);
-        if field.is_set() {
-            field.forbidden("may not be set for init containers without restartPolicy=Always", errors);
-        }
+        container.child(name).check_unset("may not be set for init containers without restartPolicy=Always", errors);
     }
     for policy in container.child("resizePolicy").items() {
         let restart = policy.child("restartPolicy");
@@ -202,10 +196,7 @@ fn validate_ephemeral(container: &Field<'_>, targets: &HashSet<&str>, errors: &m
     }
     for mount in container.child("volumeMounts").items() {
         for name in ["subPath", "subPathExpr"] {
-            let sub_path = mount.child(name);
-            if !sub_path.is_empty() {
-                sub_path.forbidden(FORBIDDEN, errors);
-            }
+            mount.child(name).check_empty(FORBIDDEN, errors);
         }
     }
 }
@@ -262,33 +253,23 @@ fn validate_lifecycle(container: &Field<'_>, spec: &Field<'_>, errors: &mut Erro
         }
     }
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        let probe = container.child(name);
-        if probe.is_set() {
-            validate_probe(&probe, name == "readinessProbe", errors);
-        }
+        let is_readiness = name == "readinessProbe";
+        container.child(name).if_set(|probe, errors| validate_probe(probe, is_readiness, errors), errors);
     }
 }
 
 fn validate_probe(probe: &Field<'_>, is_readiness: bool, errors: &mut Errors) {
     validate_handler(probe, &["exec", "httpGet", "tcpSocket", "grpc"], errors);
-    let numbers = [
-        ("initialDelaySeconds", Rule::NotNegative),
-        ("timeoutSeconds", Rule::NotNegative),
-        ("periodSeconds", Rule::NotNegative),
-        ("successThreshold", Rule::NotNegative),
-        ("failureThreshold", Rule::NotNegative),
-    ];
-    probe.check(&numbers, errors);
+    let numbers = ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"];
+    probe.check_not_negative(&numbers, errors);
     let grace_period = probe.child("terminationGracePeriodSeconds");
-    if grace_period.int().is_some_and(|seconds| seconds <= 0) {
-        grace_period.invalid("must be greater than 0", errors);
-    }
+    grace_period.check_int(1.., "must be greater than 0", errors);
     if is_readiness && grace_period.is_set() {
         grace_period.invalid("must not be set for readinessProbes", errors);
     }
     let threshold = probe.child("successThreshold");
-    if !is_readiness && threshold.int().is_some_and(|threshold| threshold != 1) {
-        threshold.invalid("must be 1", errors);
+    if !is_readiness {
+        threshold.check_int(1..=1, "must be 1", errors);
     }
 }
 

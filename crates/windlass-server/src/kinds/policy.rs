@@ -7,56 +7,43 @@ use crate::kinds::{
 };
 
 pub(super) const KINDS: &[Kind] = &[Kind {
-    group: "policy",
     name: "PodDisruptionBudget",
-    prefix: "/registry/poddisruptionbudgets/",
-    subresources: &["status"],
-    strategy: |_| Arc::new(PodDisruptionBudget),
+    rules: Rules {
+        metadata: MetadataRule::NONE,
+        generation: Generation::Spec,
+        unconditional_update: false,
+        ..Rules::WITH_STATUS
+    },
+    validate,
+    validate_status,
     ..BASE
 }];
 
-#[derive(Debug)]
-struct PodDisruptionBudget;
-
-impl Strategy for PodDisruptionBudget {
-    fn rules(&self) -> &Rules {
-        &Rules {
-            metadata: MetadataRule::NONE,
-            generation: Generation::Spec,
-            unconditional_update: false,
-            ..Rules::WITH_STATUS
-        }
+fn validate(object: &Field<'_>, errors: &mut Errors) {
+    let spec = object.child("spec");
+    let (available, unavailable) = (spec.child("minAvailable"), spec.child("maxUnavailable"));
+    let (selector, eviction) = (spec.child("selector"), spec.child("unhealthyPodEvictionPolicy"));
+    if available.is_set() && unavailable.is_set() {
+        // The value is shown with Go's field names.
+        let value = json!({
+            "MinAvailable": available.json(),
+            "Selector": selector.json(),
+            "MaxUnavailable": unavailable.json(),
+            "UnhealthyPodEvictionPolicy": eviction.json(),
+        });
+        spec.invalid_as(&value, "minAvailable and maxUnavailable cannot be both set", errors);
     }
+    validate_amount(&available, errors);
+    validate_amount(&unavailable, errors);
+    validate_selector(&selector, errors);
+    eviction.one_of(&["AlwaysAllow", "IfHealthyBudget"], errors);
+}
 
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        let object = Field::object(object);
-        let spec = object.child("spec");
-        let (available, unavailable) = (spec.child("minAvailable"), spec.child("maxUnavailable"));
-        let (selector, eviction) = (spec.child("selector"), spec.child("unhealthyPodEvictionPolicy"));
-        if available.is_set() && unavailable.is_set() {
-            // The value is shown with Go's field names.
-            let value = json!({
-                "MinAvailable": available.json(),
-                "Selector": selector.json(),
-                "MaxUnavailable": unavailable.json(),
-                "UnhealthyPodEvictionPolicy": eviction.json(),
-            });
-            spec.invalid_as(&value, "minAvailable and maxUnavailable cannot be both set", errors);
-        }
-        validate_amount(&available, errors);
-        validate_amount(&unavailable, errors);
-        validate_selector(&selector, errors);
-        eviction.one_of(&["AlwaysAllow", "IfHealthyBudget"], errors);
-    }
-
-    fn validate_status(&self, new: &Value, _old: &Value, errors: &mut Errors) {
-        let object = Field::object(new);
-        let status = object.child("status");
-        validate_conditions(&status.child("conditions"), errors);
-        for name in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
-            status.child(name).not_negative(errors);
-        }
-    }
+fn validate_status(object: &Field<'_>, _old: &Field<'_>, errors: &mut Errors) {
+    let status = object.child("status");
+    validate_conditions(&status.child("conditions"), errors);
+    let counts = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"];
+    status.check_not_negative(&counts, errors);
 }
 
 /// Validates a non-negative number, or a percentage of at most 100.

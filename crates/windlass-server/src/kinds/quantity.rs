@@ -2,6 +2,8 @@
 
 use windlass_api::Quantity;
 
+use crate::object::{Errors, Field};
+
 /// Parses a quantity (`500m`, `1Gi`, `1e9`); returns `None` if it is invalid.
 ///
 /// The result is a floating-point number. It is exact for the amounts that pods request, and precise enough for
@@ -17,6 +19,23 @@ pub(crate) fn sum(a: &str, b: &str) -> String {
         (Err(_), Ok(_)) => b.to_owned(),
         (_, Err(_)) => a.to_owned(),
     }
+}
+
+/// Adds an error if a field has an amount that is not valid.
+pub(super) fn check_amount(field: &Field<'_>, is_valid: impl FnOnce(f64) -> bool, detail: &str, errors: &mut Errors) {
+    if amount(field.text()).is_some_and(|amount| !is_valid(amount)) {
+        field.invalid(detail, errors);
+    }
+}
+
+/// Adds an error if a field has a fractional amount.
+pub(super) fn check_integer(field: &Field<'_>, errors: &mut Errors) {
+    check_amount(field, |amount| amount.fract() == 0.0, "must be an integer", errors);
+}
+
+/// Adds an error if a field has a negative amount.
+pub(super) fn check_not_negative(field: &Field<'_>, errors: &mut Errors) {
+    check_amount(field, |amount| amount >= 0.0, "must be greater than or equal to 0", errors);
 }
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 
 use crate::kinds::prelude::*;
 
-pub(super) const KINDS: &[Kind] = &[
-    Kind { group: "authentication.k8s.io", name: "SelfSubjectReview", ..BASE },
-    Kind { group: "authentication.k8s.io", name: "TokenReview", ..BASE },
-    Kind { group: "authorization.k8s.io", name: "LocalSubjectAccessReview", ..BASE },
-    Kind { group: "authorization.k8s.io", name: "SelfSubjectAccessReview", ..BASE },
-    Kind { group: "authorization.k8s.io", name: "SelfSubjectRulesReview", ..BASE },
-    Kind { group: "authorization.k8s.io", name: "SubjectAccessReview", ..BASE },
+pub(super) const AUTHENTICATION: &[Kind] =
+    &[Kind { name: "SelfSubjectReview", ..BASE }, Kind { name: "TokenReview", ..BASE }];
+
+pub(super) const AUTHORIZATION: &[Kind] = &[
+    Kind { name: "LocalSubjectAccessReview", ..BASE },
+    Kind { name: "SelfSubjectAccessReview", ..BASE },
+    Kind { name: "SelfSubjectRulesReview", ..BASE },
+    Kind { name: "SubjectAccessReview", ..BASE },
 ];

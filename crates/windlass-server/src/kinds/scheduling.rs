@@ -20,54 +20,41 @@ pub(crate) const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
 const MAX_PRIORITY: i64 = 1_000_000_000;
 
 pub(super) const KINDS: &[Kind] = &[Kind {
-    group: "scheduling.k8s.io",
     name: "PriorityClass",
-    prefix: "/registry/priorityclasses/",
-    strategy: |_| Arc::new(PriorityClass),
+    rules: Rules { metadata: MetadataRule::CHANGES, ..Rules::COMMON },
+    default: |object| default_pointer(as_object(object), "preemptionPolicy", "PreemptLowerPriority"),
+    prepare_create,
+    validate_create,
+    validate_update,
+    immutable: &["preemptionPolicy"],
     ..BASE
 }];
 
-#[derive(Debug)]
-struct PriorityClass;
+fn prepare_create(object: &mut Value, _write: &WriteContext<'_>) {
+    // Priority classes never get another generation.
+    metadata_mut(object).insert("generation".to_owned(), 1.into());
+}
 
-impl Strategy for PriorityClass {
-    fn rules(&self) -> &Rules {
-        &Rules { metadata: MetadataRule::CHANGES, ..Rules::COMMON }
-    }
-
-    fn default(&self, object: &mut Value) {
-        default_pointer(as_object(object), "preemptionPolicy", "PreemptLowerPriority");
-    }
-
-    fn prepare_create(&self, object: &mut Value, _write: &WriteContext<'_>) {
-        // Priority classes never get another generation.
-        metadata_mut(object).insert("generation".to_owned(), 1.into());
-    }
-
-    fn validate_create(&self, object: &Value, errors: &mut Errors) {
-        let class = Field::object(object);
-        let (name, value) = (class.child("metadata.name"), class.child("value"));
-        if name.text().starts_with("system-") {
-            if let Some(problem) = system_class_problem(&class) {
-                let text = format!(
-                    "priority class names with 'system-' prefix are reserved for system use only. error: {problem}"
-                );
-                name.forbidden(&text, errors);
-            }
-        } else if value.int().is_some_and(|value| value > MAX_PRIORITY) {
-            let text = format!("maximum allowed value of a user defined priority is {MAX_PRIORITY}");
-            value.forbidden(&text, errors);
+fn validate_create(class: &Field<'_>, errors: &mut Errors) {
+    let (name, value) = (class.child("metadata.name"), class.child("value"));
+    if name.text().starts_with("system-") {
+        if let Some(problem) = system_class_problem(class) {
+            let text = format!(
+                "priority class names with 'system-' prefix are reserved for system use only. error: {problem}"
+            );
+            name.forbidden(&text, errors);
         }
-        class.check(&[("preemptionPolicy", Rule::RequiredOneOf(&["PreemptLowerPriority", "Never"]))], errors);
+    } else if value.int().is_some_and(|value| value > MAX_PRIORITY) {
+        let text = format!("maximum allowed value of a user defined priority is {MAX_PRIORITY}");
+        value.forbidden(&text, errors);
     }
+    class.check(&[("preemptionPolicy", Rule::RequiredOneOf(&["PreemptLowerPriority", "Never"]))], errors);
+}
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        let (new, old) = (Field::object(new), Field::object(old));
-        let value = new.child("value");
-        if value.value() != old.child("value").value() {
-            value.forbidden("may not be changed in an update.", errors);
-        }
-        new.check_immutable(&old, &["preemptionPolicy"], errors);
+fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let value = new.child("value");
+    if value.value() != old.child("value").value() {
+        value.forbidden("may not be changed in an update.", errors);
     }
 }
 

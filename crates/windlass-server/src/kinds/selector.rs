@@ -56,35 +56,24 @@ pub(crate) fn validate_count(requirement: &Field<'_>, errors: &mut Errors) {
 /// Validates the key and values of a requirement on a label.
 pub(crate) fn validate_label(requirement: &Field<'_>, errors: &mut Errors) {
     validate_key(requirement, errors);
-    for value in requirement.child("values").items() {
-        value.invalid_each(label_value(value.text()), errors);
-    }
+    requirement.child("values").each(|value, errors| value.check_text(label_value, errors), errors);
 }
 
 fn validate_key(requirement: &Field<'_>, errors: &mut Errors) {
-    let key = requirement.child("key");
-    key.invalid_each(qualified_name(key.text()), errors);
+    requirement.child("key").check_text(qualified_name, errors);
 }
 
 /// Validates a node selector.
 pub(super) fn validate_node_selector(selector: &Field<'_>, errors: &mut Errors) {
     let terms = selector.child("nodeSelectorTerms");
-    if terms.is_empty() {
-        terms.required("must have at least one node selector term", errors);
-    }
-    for term in terms.items() {
-        validate_node_requirements(&term, errors);
-    }
+    terms.check_not_empty("must have at least one node selector term", errors);
+    terms.each(validate_node_requirements, errors);
 }
 
 /// Validates a term of a node selector: the requirements on labels and fields.
 pub(super) fn validate_node_requirements(term: &Field<'_>, errors: &mut Errors) {
-    for requirement in term.child("matchExpressions").items() {
-        validate_node_label(&requirement, errors);
-    }
-    for requirement in term.child("matchFields").items() {
-        validate_node_field(&requirement, errors);
-    }
+    term.child("matchExpressions").each(validate_node_label, errors);
+    term.child("matchFields").each(validate_node_field, errors);
 }
 
 /// Validates a requirement on a node field. The only supported field is the name.
@@ -102,9 +91,7 @@ fn validate_node_field(requirement: &Field<'_>, errors: &mut Errors) {
     if key.text() != "metadata.name" {
         return key.invalid_as(key.text(), "not a valid field selector key", errors);
     }
-    for value in values.items() {
-        value.invalid_each(dns_subdomain(value.text()), errors);
-    }
+    values.each(|value, errors| value.check_text(dns_subdomain, errors), errors);
 }
 
 /// Validates a requirement on a node label.
@@ -125,35 +112,14 @@ fn validate_node_label(requirement: &Field<'_>, errors: &mut Errors) {
 pub(super) fn validate_conditions(conditions: &Field<'_>, errors: &mut Errors) {
     let mut seen = DuplicateCheck::default();
     for condition in conditions.items() {
-        let kind = condition.child("type");
-        if seen.repeats(condition.json().text(&["type"])) {
-            errors.duplicate(kind.path(), kind.text());
-        }
-        kind.invalid_each(qualified_name(kind.text()), errors);
-        let status = condition.child("status");
-        if !matches!(status.text(), "True" | "False" | "Unknown") {
-            status.unsupported(&["False", "True", "Unknown"], errors);
-        }
-        let generation = condition.child("observedGeneration");
-        if generation.int().is_some_and(|number| number < 0) {
-            generation.invalid("must be greater than or equal to zero", errors);
-        }
-        let time = condition.child("lastTransitionTime");
-        if !time.is_set() {
-            time.required("", errors);
-        }
+        condition.check_unique_by("type", &mut seen, errors);
+        condition.child("type").check_text(qualified_name, errors);
+        condition.child("status").supported(&["False", "True", "Unknown"], errors);
+        condition.child("observedGeneration").check_int(0.., "must be greater than or equal to zero", errors);
+        condition.child("lastTransitionTime").check_set("", errors);
         let reason = condition.child("reason");
-        if reason.is_empty() {
-            reason.required("", errors);
-        } else {
-            reason.invalid_each(condition_reason(reason.text()), errors);
-            if reason.text().len() > MAX_REASON_LENGTH {
-                reason.too_long(MAX_REASON_LENGTH, errors);
-            }
-        }
-        let message = condition.child("message");
-        if message.text().len() > MAX_MESSAGE_LENGTH {
-            message.too_long(MAX_MESSAGE_LENGTH, errors);
-        }
+        reason.required_text(condition_reason, errors);
+        reason.check_bytes(MAX_REASON_LENGTH, errors);
+        condition.child("message").check_bytes(MAX_MESSAGE_LENGTH, errors);
     }
 }

@@ -1,7 +1,5 @@
 //! Rules that workloads share: kinds with a pod template.
 
-use std::sync::LazyLock;
-
 use windlass_api::LabelSelector;
 
 use crate::kinds::{
@@ -17,9 +15,6 @@ pub(super) const WORKLOAD: Rules = Rules {
     pod_spec: Some("/spec/template/spec"),
     ..Rules::WITH_STATUS
 };
-
-/// The scale subresource of workloads.
-pub(super) static SCALE: LazyLock<ScaleRule> = LazyLock::new(ScaleRule::of_workloads);
 
 /// The error for a text that is neither a number nor a percentage.
 pub(super) const INVALID_PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. \
@@ -100,9 +95,7 @@ pub(super) fn validate_pod_template(template: &Field<'_>, errors: &mut Errors) {
     validate_template_metadata(template, errors);
     validate_pod_spec(&template.child("spec"), errors);
     let containers = template.child("spec.ephemeralContainers");
-    if !containers.is_empty() {
-        containers.forbidden("ephemeral containers not allowed in pod template", errors);
-    }
+    containers.check_empty("ephemeral containers not allowed in pod template", errors);
 }
 
 /// Validates the labels and annotations of a pod template. Like the real server, it omits `metadata` from their paths.
@@ -114,14 +107,9 @@ pub(super) fn validate_template_metadata(template: &Field<'_>, errors: &mut Erro
 
 /// Validates that the pods of a template run permanently. `kind` is the kind in the error message.
 pub(super) fn validate_permanent_pods(template: &Field<'_>, kind: &str, errors: &mut Errors) {
-    let policy = template.child("spec.restartPolicy");
-    if policy.text() != "Always" {
-        policy.unsupported(&["Always"], errors);
-    }
+    template.child("spec.restartPolicy").supported(&["Always"], errors);
     let deadline = template.child("spec.activeDeadlineSeconds");
-    if deadline.is_set() {
-        deadline.forbidden(&format!("activeDeadlineSeconds in {kind} is not Supported"), errors);
-    }
+    deadline.check_unset(format_args!("activeDeadlineSeconds in {kind} is not Supported"), errors);
 }
 
 // === rolling updates ===
@@ -164,9 +152,9 @@ fn percent(share: &Field<'_>) -> Option<i64> {
 /// Validates that the counts in a status are not negative, and that `parts` are not greater than `status.replicas`.
 pub(super) fn validate_counts(object: &Field<'_>, parts: &[&str], others: &[&str], errors: &mut Errors) {
     let status = object.child("status");
-    for name in ["observedGeneration", "replicas"].iter().chain(parts).chain(others) {
-        status.child(name).not_negative(errors);
-    }
+    status.check_not_negative(&["observedGeneration", "replicas"], errors);
+    status.check_not_negative(parts, errors);
+    status.check_not_negative(others, errors);
     let count = |name: &str| status.child(name).int().unwrap_or_default();
     for name in parts {
         if count(name) > count("replicas") {
@@ -182,9 +170,9 @@ pub(super) fn validate_counts(object: &Field<'_>, parts: &[&str], others: &[&str
 }
 
 /// Validates the status of a replica set or replication controller.
-pub(super) fn validate_replica_set_status(object: &Value, errors: &mut Errors) {
+pub(super) fn validate_replica_set_status(object: &Field<'_>, _old: &Field<'_>, errors: &mut Errors) {
     let parts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
-    validate_counts(&Field::object(object), &parts, &["terminatingReplicas"], errors);
+    validate_counts(object, &parts, &["terminatingReplicas"], errors);
 }
 
 /// Validates that the collision count in a status does not decrease.

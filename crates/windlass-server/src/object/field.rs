@@ -1,8 +1,10 @@
 //! Fields under validation: the path and the value together, so that a check names a field once.
 
+use std::{fmt, ops::RangeBounds};
+
 use serde_json::Value;
 
-use super::{Errors, FieldValue, Path, same};
+use super::{DuplicateCheck, Errors, FieldValue, Path, Tree, same};
 
 /// A field of an object: its path, and its value if it has one. `null` counts as absent.
 ///
@@ -145,6 +147,13 @@ impl<'f> Field<'f> {
         }
     }
 
+    /// Adds errors for fields of this object that are negative numbers. Absent numbers are valid.
+    pub(crate) fn check_not_negative(&self, names: &[&str], errors: &mut Errors) {
+        for name in names {
+            self.child(name).not_negative(errors);
+        }
+    }
+
     /// Adds an error if the number is negative. An absent number is valid.
     pub(crate) fn not_negative(&self, errors: &mut Errors) {
         errors.not_negative(&self.path, self.int());
@@ -177,6 +186,120 @@ impl<'f> Field<'f> {
     pub(crate) fn optional_text(&self, syntax: impl FnOnce(&str) -> Vec<String>, errors: &mut Errors) {
         if !self.text().is_empty() {
             self.invalid_each(syntax(self.text()), errors);
+        }
+    }
+
+    /// Adds errors unless the text, which may be absent or empty, is of this syntax.
+    pub(crate) fn check_text(&self, syntax: impl FnOnce(&str) -> Vec<String>, errors: &mut Errors) {
+        self.invalid_each(syntax(self.text()), errors);
+    }
+
+    /// Adds errors if the field is set and its text, which may be empty, is not of this syntax.
+    pub(crate) fn check_set_text(&self, syntax: impl FnOnce(&str) -> Vec<String>, errors: &mut Errors) {
+        if self.is_set() {
+            self.check_text(syntax, errors);
+        }
+    }
+
+    /// Adds an error if the text is longer than `max` bytes.
+    pub(crate) fn check_bytes(&self, max: usize, errors: &mut Errors) {
+        if self.text().len() > max {
+            self.too_long(max, errors);
+        }
+    }
+
+    /// Adds an error unless the text is one of these values. An absent or empty text is unsupported, too.
+    pub(crate) fn supported(&self, values: &[&str], errors: &mut Errors) {
+        if !values.contains(&self.text()) {
+            self.unsupported(values, errors);
+        }
+    }
+
+    /// Like [`Self::supported`], but an absent text is valid.
+    pub(crate) fn supported_if_set(&self, values: &[&str], errors: &mut Errors) {
+        if self.is_set() {
+            self.supported(values, errors);
+        }
+    }
+
+    /// Adds an error if the number is not in a range. An absent number is valid.
+    pub(crate) fn check_int(&self, valid: impl RangeBounds<i64>, detail: impl fmt::Display, errors: &mut Errors) {
+        if self.int().is_some_and(|number| !valid.contains(&number)) {
+            self.invalid(&detail.to_string(), errors);
+        }
+    }
+
+    /// Adds an error if the number is not in a range. An absent number counts as 0.
+    pub(crate) fn check_count(&self, valid: impl RangeBounds<i64>, detail: impl fmt::Display, errors: &mut Errors) {
+        let number = self.int().unwrap_or_default();
+        if !valid.contains(&number) {
+            self.invalid_as(&number, &detail.to_string(), errors);
+        }
+    }
+
+    /// Adds a "Required value" error if the field is absent.
+    pub(crate) fn check_set(&self, detail: impl fmt::Display, errors: &mut Errors) {
+        if !self.is_set() {
+            self.required(&detail.to_string(), errors);
+        }
+    }
+
+    /// Adds a "Required value" error if the field is absent, or an empty text, list or map.
+    pub(crate) fn check_not_empty(&self, detail: impl fmt::Display, errors: &mut Errors) {
+        if self.is_empty() {
+            self.required(&detail.to_string(), errors);
+        }
+    }
+
+    /// Adds a "Forbidden" error if the field is present.
+    pub(crate) fn check_unset(&self, detail: impl fmt::Display, errors: &mut Errors) {
+        if self.is_set() {
+            self.forbidden(&detail.to_string(), errors);
+        }
+    }
+
+    /// Adds a "Forbidden" error unless the field is absent, or an empty text, list or map.
+    pub(crate) fn check_empty(&self, detail: impl fmt::Display, errors: &mut Errors) {
+        if !self.is_empty() {
+            self.forbidden(&detail.to_string(), errors);
+        }
+    }
+
+    /// Adds an error if an earlier element of this element's list has the same value.
+    fn check_unique(&self, seen: &mut DuplicateCheck<&'f Value>, errors: &mut Errors) {
+        if seen.repeats(self.json()) {
+            self.duplicate(errors);
+        }
+    }
+
+    /// Adds an error if an earlier element of this element's list has the same text in the field `name`.
+    pub(crate) fn check_unique_by(&self, name: &str, seen: &mut DuplicateCheck<&'f str>, errors: &mut Errors) {
+        let text = self.json().text(&[name]);
+        if seen.repeats(text) {
+            errors.duplicate(&self.path.child(name), text);
+        }
+    }
+
+    /// Runs a check if the field is present.
+    pub(crate) fn if_set(&self, check: impl FnOnce(&Field<'_>, &mut Errors), errors: &mut Errors) {
+        if self.is_set() {
+            check(self, errors);
+        }
+    }
+
+    /// Runs a check on each element of this list.
+    pub(crate) fn each(&self, mut check: impl FnMut(&Field<'_>, &mut Errors), errors: &mut Errors) {
+        for item in self.items() {
+            check(&item, errors);
+        }
+    }
+
+    /// Runs a check on each element of this list. Adds an error for each value that repeats an earlier one.
+    pub(crate) fn each_unique(&self, mut check: impl FnMut(&Field<'_>, &mut Errors), errors: &mut Errors) {
+        let mut seen = DuplicateCheck::default();
+        for item in self.items() {
+            check(&item, errors);
+            item.check_unique(&mut seen, errors);
         }
     }
 
@@ -306,6 +429,60 @@ mod tests {
                 "policy: Invalid value: \"Maybe\": Maybe is wrong",
                 "mode: Required value",
                 "kept: Invalid value: \"b\": field is immutable",
+            ]
+        );
+    }
+
+    #[test]
+    fn checks_report_only_fields_that_violate_them() {
+        let object =
+            json!({"empty": "", "text": "a", "number": 5, "list": ["a", "b", "a"], "items": [{"n": "x"}, {"n": "x"}]});
+        let object = Field::object(&object);
+        let (empty, text, number, absent) =
+            (object.child("empty"), object.child("text"), object.child("number"), object.child("absent"));
+        let mut errors = Errors::default();
+        text.check_not_empty("no error", &mut errors);
+        empty.check_not_empty("detail", &mut errors);
+        empty.check_set("no error", &mut errors);
+        absent.check_set("", &mut errors);
+        absent.check_unset("no error", &mut errors);
+        empty.check_unset("unset", &mut errors);
+        empty.check_empty("no error", &mut errors);
+        text.check_empty("empty", &mut errors);
+        number.check_int(..=4, format_args!("at most {}", 4), &mut errors);
+        absent.check_int(1.., "no error", &mut errors);
+        absent.check_count(1.., "at least 1", &mut errors);
+        absent.supported(&["a"], &mut errors);
+        absent.supported_if_set(&["a"], &mut errors);
+        empty.supported_if_set(&["a"], &mut errors);
+        text.check_bytes(0, &mut errors);
+        let wrong = |text: &str| vec![format!("{text:?} is wrong")];
+        absent.check_text(wrong, &mut errors);
+        absent.check_set_text(wrong, &mut errors);
+        empty.check_set_text(wrong, &mut errors);
+        object.check_not_negative(&["number", "absent"], &mut errors);
+        object.child("list").each_unique(|item, errors| item.supported(&["a"], errors), &mut errors);
+        let (items, mut seen) = (object.child("items"), DuplicateCheck::default());
+        for item in items.items() {
+            item.check_unique_by("n", &mut seen, &mut errors);
+        }
+        assert_eq!(
+            messages(errors),
+            [
+                "empty: Required value: detail",
+                "absent: Required value",
+                "empty: Forbidden: unset",
+                "text: Forbidden: empty",
+                "number: Invalid value: 5: at most 4",
+                "absent: Invalid value: 0: at least 1",
+                "absent: Unsupported value: \"\": supported values: \"a\"",
+                "empty: Unsupported value: \"\": supported values: \"a\"",
+                "text: Too long: may not be more than 0 bytes",
+                "absent: Invalid value: \"\": \"\" is wrong",
+                "empty: Invalid value: \"\": \"\" is wrong",
+                "list[1]: Unsupported value: \"b\": supported values: \"a\"",
+                "list[2]: Duplicate value: \"a\"",
+                "items[1].n: Duplicate value: \"x\"",
             ]
         );
     }

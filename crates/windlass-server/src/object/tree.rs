@@ -81,6 +81,24 @@ pub(crate) fn entry_mut<'v>(value: &'v mut Value, key: &str) -> Option<&'v mut V
     value.get_mut(key).filter(|value| value.is_object())
 }
 
+/// Changes each object at a dotted path, in which `*` stands for each element of a list.
+pub(crate) fn change_each(value: &mut Value, path: &str, mut change: impl FnMut(&mut Map<String, Value>)) {
+    fn visit(value: &mut Value, path: &str, change: &mut dyn FnMut(&mut Map<String, Value>)) {
+        let (first, rest) = path.split_once('.').unwrap_or((path, ""));
+        match value {
+            Value::Object(fields) if path.is_empty() => change(fields),
+            Value::Object(fields) => {
+                if let Some(field) = fields.get_mut(first) {
+                    visit(field, rest, change);
+                }
+            }
+            Value::Array(items) if first == "*" => items.iter_mut().for_each(|item| visit(item, rest, change)),
+            _ => {}
+        }
+    }
+    visit(value, path, &mut change);
+}
+
 /// Sets a key that is absent; `null`, `""` and 0 count as absent (Go's zero values).
 pub(crate) fn default_to(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
     if is_zero(map.get(key)) {
@@ -131,5 +149,20 @@ pub(crate) fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(Some(a), Some(b)))
         }
         (a, b) => a == b,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn change_each_visits_only_objects_at_the_path() {
+        let mut value = json!({"a": [{"b": {}}, {"b": "text"}, "text", {}], "b": {}});
+        change_each(&mut value, "a.*.b", |map| default_to(map, "set", 1));
+        assert_eq!(value, json!({"a": [{"b": {"set": 1}}, {"b": "text"}, "text", {}], "b": {}}));
+        change_each(&mut value, "missing.*.b", |_| panic!("nothing is there"));
     }
 }

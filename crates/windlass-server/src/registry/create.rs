@@ -10,7 +10,7 @@ use crate::{
     storage::{Change, CommitError, Expect, Revision},
 };
 use crate::{
-    object::{Errors, NameRule, Tree, as_object, metadata_mut},
+    object::{Errors, Field, NameRule, Tree, as_object, metadata_mut},
     resource::{Body, Generation, Item, StatusRule, Target},
 };
 
@@ -89,8 +89,9 @@ impl Registry {
         if rules.metadata.new {
             meta::validate(target, &object, rules.name, &mut errors);
         }
-        resource.strategy.validate(&object, &mut errors);
-        resource.strategy.validate_create(&object, &mut errors);
+        let field = Field::object(&object);
+        resource.strategy.validate(&field, &mut errors);
+        resource.strategy.validate_create(&field, &mut errors);
         let name = object.text(&["metadata", "name"]).to_owned();
         if !rules.metadata.new && errors.is_empty() {
             meta::validate(target, &object, meta::ANY_NAME, &mut errors);

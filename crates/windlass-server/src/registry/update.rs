@@ -17,7 +17,7 @@ use crate::{
     storage::{Change, CommitError, Expect, StoredValue},
 };
 use crate::{
-    object::{Errors, Path, Tree, as_object, copy_key, metadata_mut, object_mut},
+    object::{Errors, Field, Path, Tree, as_object, copy_key, metadata_mut, object_mut},
     resource::{
         Allocation, Body, Deletion, Generation, Item, MetadataRule, Part, ResourceInfo, StatusRule, Target,
         WriteContext,
@@ -159,18 +159,18 @@ impl Registry {
         let rules = resource.strategy.rules();
         let metadata = if scope == WriteScope::Main { rules.metadata } else { MetadataRule::CHANGES };
         meta::validate_update(target, &new, &old, metadata, &mut errors);
+        let (strategy, new_field, old_field) = (&resource.strategy, Field::object(&new), Field::object(&old));
         match scope {
-            WriteScope::Main => {
-                if rules.changes_first {
-                    resource.strategy.validate_update(&new, &old, &mut errors);
-                    resource.strategy.validate(&new, &mut errors);
-                } else {
-                    resource.strategy.validate(&new, &mut errors);
-                    resource.strategy.validate_update(&new, &old, &mut errors);
-                }
+            WriteScope::Main if rules.changes_first => {
+                strategy.validate_update(&new_field, &old_field, &mut errors);
+                strategy.validate(&new_field, &mut errors);
             }
-            WriteScope::Status => resource.strategy.validate_status(&new, &old, &mut errors),
-            WriteScope::Part(part) => resource.strategy.validate_part(part, &new, &old, &mut errors),
+            WriteScope::Main => {
+                strategy.validate(&new_field, &mut errors);
+                strategy.validate_update(&new_field, &old_field, &mut errors);
+            }
+            WriteScope::Status => strategy.validate_status(&new_field, &old_field, &mut errors),
+            WriteScope::Part(part) => strategy.validate_part(part, &new_field, &old_field, &mut errors),
             WriteScope::Finalize | WriteScope::Internal => {}
         }
         params.warnings.extend(errors.take_warnings());

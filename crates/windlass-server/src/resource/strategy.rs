@@ -8,7 +8,7 @@ use windlass_api::{Clock, Status};
 use crate::identity::User;
 
 use crate::{
-    object::{Errors, NameRule, Tree},
+    object::{Errors, Field, NameRule, Tree},
     resource::{Item, Resets},
 };
 
@@ -58,19 +58,19 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Validates an object that is about to be stored. The registry validates the metadata.
-    fn validate(&self, _object: &Value, _errors: &mut Errors) {}
+    fn validate(&self, _object: &Field<'_>, _errors: &mut Errors) {}
 
     /// Validates a new object. [`Self::validate`] runs as well.
-    fn validate_create(&self, _object: &Value, _errors: &mut Errors) {}
+    fn validate_create(&self, _object: &Field<'_>, _errors: &mut Errors) {}
 
     /// Validates the changes of an update. [`Self::validate`] runs as well.
-    fn validate_update(&self, _new: &Value, _old: &Value, _errors: &mut Errors) {}
+    fn validate_update(&self, _new: &Field<'_>, _old: &Field<'_>, _errors: &mut Errors) {}
 
     /// Validates a new status.
-    fn validate_status(&self, _new: &Value, _old: &Value, _errors: &mut Errors) {}
+    fn validate_status(&self, _new: &Field<'_>, _old: &Field<'_>, _errors: &mut Errors) {}
 
     /// Validates a new state of a part.
-    fn validate_part(&self, _part: Part, _new: &Value, _old: &Value, _errors: &mut Errors) {}
+    fn validate_part(&self, _part: Part, _new: &Field<'_>, _old: &Field<'_>, _errors: &mut Errors) {}
 
     /// Returns the warnings for the client's object.
     fn warnings(&self, _new: &Value, _old: Option<&Value>) -> Vec<String> {

@@ -37,8 +37,7 @@ impl FieldValue for InternalVersions<'_> {
 }
 
 /// Validates a CRD.
-pub(crate) fn validate_definition(object: &Value, errors: &mut Errors) {
-    let definition = Field::object(object);
+pub(crate) fn validate_definition(definition: &Field<'_>, errors: &mut Errors) {
     let spec = definition.child("spec");
     let group = spec.child("group");
     let name = definition.child("metadata.name");
@@ -59,19 +58,18 @@ pub(crate) fn validate_definition(object: &Value, errors: &mut Errors) {
     validate_versions(&spec, errors);
     validate_names(&spec.child("names"), errors);
     validate_conversion(&spec.child("conversion"), errors);
-    Approval::validate(object, errors);
+    Approval::validate(definition.json(), errors);
     validate_stored_versions(&definition.child("status.storedVersions"), &spec.child("versions"), errors);
 }
 
 /// Validates an update of a CRD: the fields that identify its objects are immutable once it is established.
-pub(crate) fn validate_definition_update(new: &Value, old: &Value, errors: &mut Errors) {
-    let (new_object, old_object) = (Field::object(new), Field::object(old));
-    let (spec, old_spec) = (new_object.child("spec"), old_object.child("spec"));
+pub(crate) fn validate_definition_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let (spec, old_spec) = (new.child("spec"), old.child("spec"));
     spec.check_immutable(&old_spec, &["group"], errors);
-    let old_crd = Crd::read(old);
+    let old_crd = Crd::read(old.json());
     if old_crd.established {
         spec.check_immutable(&old_spec, &["scope", "names.kind"], errors);
-        let crd = Crd::read(new);
+        let crd = Crd::read(new.json());
         let uses_webhook = crd.conversion.text(&["strategy"]) == "Webhook";
         if old_crd.has_sound_bundle() && !crd.has_sound_bundle() && uses_webhook {
             let detail = "unable to load root certificates: unable to parse bytes as PEM block";

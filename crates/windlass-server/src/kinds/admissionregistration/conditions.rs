@@ -3,7 +3,10 @@
 //! The variables are `object`, `oldObject` and `request`. `namespaceObject` is always null, as in kube-apiserver.
 //! `authorizer` is not supported; a condition that uses it is rejected.
 
-use std::{collections::HashMap, sync::LazyLock};
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+};
 
 use parking_lot::Mutex;
 use windlass_cel::{CompileError, Environment, EvaluationError, Expected, LIMIT_PER_CALL, Presence, Program, Schema};

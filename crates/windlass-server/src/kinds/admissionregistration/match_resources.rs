@@ -1,7 +1,7 @@
 //! The resources that admission policies and their bindings match.
 
 use crate::kinds::{
-    admissionregistration::{MATCH_POLICIES, default_rules, default_selectors, one_of_if_set, validate_rule},
+    admissionregistration::{MATCH_POLICIES, default_rules, default_selectors, validate_rule},
     prelude::*,
     selector::validate_selector,
 };
@@ -19,19 +19,12 @@ pub(super) fn default_match(spec: &mut Value, field: &str) {
 
 /// Validates match resources.
 pub(super) fn validate_match(resources: &Field<'_>, errors: &mut Errors) {
-    one_of_if_set(&resources.child("matchPolicy"), MATCH_POLICIES, errors);
+    resources.child("matchPolicy").supported_if_set(MATCH_POLICIES, errors);
     validate_selector(&resources.child("namespaceSelector"), errors);
     validate_selector(&resources.child("objectSelector"), errors);
     for list in ["resourceRules", "excludeResourceRules"] {
         for rule in resources.child(list).items() {
-            let names = rule.child("resourceNames");
-            let mut seen = DuplicateCheck::default();
-            for name in names.items() {
-                name.invalid_each(path_segment(name.text()), errors);
-                if seen.repeats(name.json()) {
-                    name.duplicate(errors);
-                }
-            }
+            rule.child("resourceNames").each_unique(|name, errors| name.check_text(path_segment, errors), errors);
             validate_rule(&rule, errors);
         }
     }

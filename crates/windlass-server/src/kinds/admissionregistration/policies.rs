@@ -2,26 +2,27 @@
 
 use crate::kinds::{
     admissionregistration::{
-        FAILURE_POLICIES, GROUP_BASE, GROUP_RULES, REINVOCATION_POLICIES,
+        FAILURE_POLICIES, GROUP_RULES, REINVOCATION_POLICIES,
         match_resources::{default_match, validate_match, validate_mutating_operations},
-        one_of_if_set, validate_match_conditions,
+        validate_match_conditions,
     },
     prelude::*,
 };
 
 pub(super) const VALIDATING: Kind = Kind {
     name: "ValidatingAdmissionPolicy",
-    prefix: "/registry/validatingadmissionpolicies/",
-    subresources: &["status"],
-    strategy: |_| Arc::new(ValidatingAdmissionPolicy),
-    ..GROUP_BASE
+    rules: Rules { status: StatusRule::Reset, resets: Resets::BARE_STATUS, ..GROUP_RULES },
+    default: default_policy,
+    validate: |policy, errors| validate_policy(policy, false, errors),
+    ..BASE
 };
 
 pub(super) const MUTATING: Kind = Kind {
     name: "MutatingAdmissionPolicy",
-    prefix: "/registry/mutatingadmissionpolicies/",
-    strategy: |_| Arc::new(MutatingAdmissionPolicy),
-    ..GROUP_BASE
+    rules: GROUP_RULES,
+    default: default_policy,
+    validate: |policy, errors| validate_policy(policy, true, errors),
+    ..BASE
 };
 
 const REASONS: &[&str] = &["Forbidden", "Invalid", "RequestEntityTooLarge"];
@@ -30,71 +31,32 @@ const MAX_AUDIT_ANNOTATIONS: usize = 20;
 /// The maximum length of an audit annotation's expression, in bytes.
 const MAX_AUDIT_EXPRESSION: usize = 5 * 1024;
 
-#[derive(Debug)]
-struct ValidatingAdmissionPolicy;
-
-#[derive(Debug)]
-struct MutatingAdmissionPolicy;
-
-impl Strategy for ValidatingAdmissionPolicy {
-    fn rules(&self) -> &Rules {
-        &Rules { status: StatusRule::Reset, resets: Resets::BARE_STATUS, ..GROUP_RULES }
+fn validate_policy(policy: &Field<'_>, is_mutating: bool, errors: &mut Errors) {
+    let spec = policy.child("spec");
+    if !spec.is_set() {
+        return;
     }
-
-    fn default(&self, policy: &mut Value) {
-        default_policy(policy);
-    }
-
-    fn validate(&self, policy: &Value, errors: &mut Errors) {
-        let policy = Field::object(policy);
-        let spec = policy.child("spec");
-        if !spec.is_set() {
-            return;
-        }
-        validate_policy_spec(&spec, errors);
-        validate_match_conditions(&spec.child("matchConditions"), |_| None, errors);
-        validate_variables(&spec.child("variables"), errors);
-        let (validations, annotations) = (spec.child("validations"), spec.child("auditAnnotations"));
-        if validations.is_empty() && annotations.is_empty() {
-            let text = "validations or auditAnnotations must contain at least one item";
-            validations.required(text, errors);
-            annotations.required(text, errors);
-        }
-        for validation in validations.items() {
-            validate_validation(&validation, errors);
-        }
-        validate_audit_annotations(&annotations, policy.child("metadata.name").text(), errors);
-    }
-}
-
-impl Strategy for MutatingAdmissionPolicy {
-    fn rules(&self) -> &Rules {
-        &GROUP_RULES
-    }
-
-    fn default(&self, policy: &mut Value) {
-        default_policy(policy);
-    }
-
-    fn validate(&self, policy: &Value, errors: &mut Errors) {
-        let policy = Field::object(policy);
-        let spec = policy.child("spec");
-        if !spec.is_set() {
-            return;
-        }
-        validate_policy_spec(&spec, errors);
+    validate_policy_spec(&spec, errors);
+    if is_mutating {
         validate_mutating_operations(&spec.child("matchConstraints"), errors);
-        validate_match_conditions(&spec.child("matchConditions"), |_| None, errors);
-        validate_variables(&spec.child("variables"), errors);
-        let mutations = spec.child("mutations");
-        if mutations.is_empty() {
-            mutations.required("mutations must contain at least one item", errors);
-        }
-        for mutation in mutations.items() {
-            validate_mutation(&mutation, errors);
-        }
-        spec.check(&[("reinvocationPolicy", Rule::RequiredOneOf(REINVOCATION_POLICIES))], errors);
     }
+    validate_match_conditions(&spec.child("matchConditions"), |_| None, errors);
+    validate_variables(&spec.child("variables"), errors);
+    if is_mutating {
+        let mutations = spec.child("mutations");
+        mutations.check_not_empty("mutations must contain at least one item", errors);
+        mutations.each(validate_mutation, errors);
+        spec.check(&[("reinvocationPolicy", Rule::RequiredOneOf(REINVOCATION_POLICIES))], errors);
+        return;
+    }
+    let (validations, annotations) = (spec.child("validations"), spec.child("auditAnnotations"));
+    if validations.is_empty() && annotations.is_empty() {
+        let text = "validations or auditAnnotations must contain at least one item";
+        validations.required(text, errors);
+        annotations.required(text, errors);
+    }
+    validations.each(validate_validation, errors);
+    validate_audit_annotations(&annotations, policy.child("metadata.name").text(), errors);
 }
 
 fn default_policy(policy: &mut Value) {
@@ -105,17 +67,13 @@ fn default_policy(policy: &mut Value) {
 }
 
 fn validate_policy_spec(spec: &Field<'_>, errors: &mut Errors) {
-    one_of_if_set(&spec.child("failurePolicy"), FAILURE_POLICIES, errors);
-    let param_kind = spec.child("paramKind");
-    if param_kind.is_set() {
-        validate_param_kind(&param_kind, errors);
-    }
+    spec.child("failurePolicy").supported_if_set(FAILURE_POLICIES, errors);
+    spec.child("paramKind").if_set(validate_param_kind, errors);
     let constraints = spec.child("matchConstraints");
+    constraints.check_set("", errors);
     if constraints.is_set() {
         validate_match(&constraints, errors);
-        constraints.check(&[("resourceRules", Rule::Required)], errors);
-    } else {
-        constraints.required("", errors);
+        constraints.child("resourceRules").check_not_empty("", errors);
     }
 }
 
@@ -196,7 +154,7 @@ fn validate_validation(validation: &Field<'_>, errors: &mut Errors) {
     } else if has_line_breaks(expression.text()) && message.text().trim().is_empty() {
         message.required("message must be specified if expression contains line breaks", errors);
     }
-    one_of_if_set(&validation.child("reason"), REASONS, errors);
+    validation.child("reason").supported_if_set(REASONS, errors);
 }
 
 fn validate_audit_annotations(annotations: &Field<'_>, policy_name: &str, errors: &mut Errors) {
@@ -213,9 +171,7 @@ fn validate_audit_annotations(annotations: &Field<'_>, policy_name: &str, errors
         } else if length > MAX_AUDIT_EXPRESSION {
             expression.required(&format!("must not exceed {MAX_AUDIT_EXPRESSION} bytes in length"), errors);
         }
-        if keys.repeats(annotation.json().text(&["key"])) {
-            errors.duplicate(key.path(), key.text());
-        }
+        annotation.check_unique_by("key", &mut keys, errors);
     }
 }
 

@@ -2,9 +2,8 @@
 
 use crate::kinds::{
     admissionregistration::{
-        GROUP_BASE, GROUP_RULES,
+        GROUP_RULES,
         match_resources::{default_match, validate_match, validate_mutating_operations},
-        one_of_if_set,
     },
     prelude::*,
     selector::validate_selector,
@@ -12,107 +11,70 @@ use crate::kinds::{
 
 pub(super) const VALIDATING: Kind = Kind {
     name: "ValidatingAdmissionPolicyBinding",
-    prefix: "/registry/validatingadmissionpolicybindings/",
-    strategy: |_| Arc::new(AdmissionPolicyBinding { is_mutating: false }),
-    ..GROUP_BASE
+    rules: GROUP_RULES,
+    default: default_binding,
+    validate: |binding, errors| validate_binding(binding, false, errors),
+    ..BASE
 };
 
 pub(super) const MUTATING: Kind = Kind {
     name: "MutatingAdmissionPolicyBinding",
-    prefix: "/registry/mutatingadmissionpolicybindings/",
-    strategy: |_| Arc::new(AdmissionPolicyBinding { is_mutating: true }),
-    ..GROUP_BASE
+    validate: |binding, errors| validate_binding(binding, true, errors),
+    ..VALIDATING
 };
 
 const ACTIONS: &[&str] = &["Audit", "Deny", "Warn"];
 
-/// The rules of both kinds of bindings.
-#[derive(Debug)]
-struct AdmissionPolicyBinding {
-    is_mutating: bool,
+fn default_binding(binding: &mut Value) {
+    if let Some(spec) = entry_mut(binding, "spec") {
+        default_match(spec, "matchResources");
+    }
 }
 
-impl Strategy for AdmissionPolicyBinding {
-    fn rules(&self) -> &Rules {
-        &GROUP_RULES
+fn validate_binding(binding: &Field<'_>, is_mutating: bool, errors: &mut Errors) {
+    let spec = binding.child("spec");
+    let resources = spec.child("matchResources");
+    spec.child("policyName").required_text(dns_subdomain, errors);
+    if !spec.is_set() {
+        return;
     }
-
-    fn default(&self, binding: &mut Value) {
-        if let Some(spec) = entry_mut(binding, "spec") {
-            default_match(spec, "matchResources");
-        }
-    }
-
-    fn validate(&self, binding: &Value, errors: &mut Errors) {
-        let binding = Field::object(binding);
-        let spec = binding.child("spec");
-        let (policy, resources) = (spec.child("policyName"), spec.child("matchResources"));
-        match policy.text() {
-            "" => policy.required("", errors),
-            text => policy.invalid_each(dns_subdomain(text), errors),
-        }
-        if !spec.is_set() {
-            return;
-        }
-        let reference = spec.child("paramRef");
-        if reference.is_set() {
-            validate_param_ref(&reference, errors);
-        }
-        if resources.is_set() {
-            validate_match(&resources, errors);
-        }
-        if self.is_mutating {
-            validate_mutating_operations(&resources, errors);
-        } else {
-            validate_actions(&spec.child("validationActions"), errors);
-        }
+    spec.child("paramRef").if_set(validate_param_ref, errors);
+    resources.if_set(validate_match, errors);
+    if is_mutating {
+        validate_mutating_operations(&resources, errors);
+    } else {
+        validate_actions(&spec.child("validationActions"), errors);
     }
 }
 
 fn validate_actions(actions: &Field<'_>, errors: &mut Errors) {
-    let mut seen = DuplicateCheck::default();
-    for action in actions.items() {
-        if !ACTIONS.contains(&action.text()) {
-            action.unsupported(ACTIONS, errors);
-        }
-        if seen.repeats(action.json()) {
-            action.duplicate(errors);
-        }
-    }
+    actions.each_unique(|action, errors| action.supported(ACTIONS, errors), errors);
     let has = |text: &str| actions.items().any(|action| action.text() == text);
     if has("Deny") && has("Warn") {
         let text = "must not contain both Deny and Warn (repeating the same validation failure information in the API \
                     response and headers serves no purpose)";
         actions.invalid(text, errors);
     }
-    if actions.is_empty() {
-        actions.required("at least one validation action is required", errors);
-    }
+    actions.check_not_empty("at least one validation action is required", errors);
 }
 
 /// Validates a reference to the parameters of a policy.
 fn validate_param_ref(reference: &Field<'_>, errors: &mut Errors) {
     let (name, selector) = (reference.child("name"), reference.child("selector"));
     let both = "name and selector are mutually exclusive";
-    if !name.text().is_empty() {
-        name.invalid_each(path_segment(name.text()), errors);
-        if selector.is_set() {
-            name.forbidden(both, errors);
-        }
+    let has_both = !name.is_empty() && selector.is_set();
+    name.optional_text(path_segment, errors);
+    if has_both {
+        name.forbidden(both, errors);
     }
-    if selector.is_set() {
-        validate_selector(&selector, errors);
-        if !name.text().is_empty() {
-            selector.forbidden(both, errors);
-        }
+    validate_selector(&selector, errors);
+    if has_both {
+        selector.forbidden(both, errors);
     }
-    if name.text().is_empty() && !selector.is_set() {
+    if name.is_empty() && !selector.is_set() {
         reference.required("one of name or selector must be specified", errors);
     }
     let action = reference.child("parameterNotFoundAction");
-    if action.is_set() {
-        one_of_if_set(&action, &["Deny", "Allow"], errors);
-    } else {
-        action.required("", errors);
-    }
+    action.check_set("", errors);
+    action.supported_if_set(&["Deny", "Allow"], errors);
 }

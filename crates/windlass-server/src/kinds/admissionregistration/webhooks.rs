@@ -3,8 +3,8 @@
 use crate::{
     kinds::{
         admissionregistration::{
-            FAILURE_POLICIES, GROUP_BASE, GROUP_RULES, MATCH_POLICIES, REINVOCATION_POLICIES, conditions,
-            default_rules, default_selectors, one_of_if_set, validate_match_conditions, validate_rule,
+            FAILURE_POLICIES, GROUP_RULES, MATCH_POLICIES, REINVOCATION_POLICIES, conditions, default_rules,
+            default_selectors, validate_match_conditions, validate_rule,
         },
         prelude::*,
         selector::validate_selector,
@@ -14,93 +14,68 @@ use crate::{
 
 pub(super) const VALIDATING: Kind = Kind {
     name: "ValidatingWebhookConfiguration",
-    prefix: "/registry/validatingwebhookconfigurations/",
-    strategy: |_| Arc::new(WebhookConfiguration { is_mutating: false }),
-    ..GROUP_BASE
+    rules: Rules { generation: Generation::Content, ..GROUP_RULES },
+    default: |configuration| items_mut(configuration, "webhooks").iter_mut().for_each(default_webhook),
+    validate: |configuration, errors| validate_configuration(configuration, false, errors),
+    ..BASE
 };
 
 pub(super) const MUTATING: Kind = Kind {
     name: "MutatingWebhookConfiguration",
-    prefix: "/registry/mutatingwebhookconfigurations/",
-    strategy: |_| Arc::new(WebhookConfiguration { is_mutating: true }),
-    ..GROUP_BASE
+    default: |configuration| {
+        for webhook in items_mut(configuration, "webhooks") {
+            default_webhook(webhook);
+            default_pointer(as_object(webhook), "reinvocationPolicy", "Never");
+        }
+    },
+    validate: |configuration, errors| validate_configuration(configuration, true, errors),
+    ..VALIDATING
 };
 
-const SIDE_EFFECTS: &[&str] = &["None", "NoneOnDryRun"];
-
-/// The rules of both kinds of webhook configurations.
-#[derive(Debug)]
-struct WebhookConfiguration {
-    is_mutating: bool,
+fn default_webhook(webhook: &mut Value) {
+    let map = as_object(webhook);
+    default_pointer(map, "failurePolicy", "Fail");
+    default_selectors(map);
+    default_pointer(map, "timeoutSeconds", 10);
+    default_rules(webhook, "rules");
+    change_each(webhook, "clientConfig.service", |service| default_pointer(service, "port", 443));
 }
 
-impl Strategy for WebhookConfiguration {
-    fn rules(&self) -> &Rules {
-        &Rules { generation: Generation::Content, ..GROUP_RULES }
-    }
-
-    fn default(&self, configuration: &mut Value) {
-        for webhook in items_mut(configuration, "webhooks") {
-            let map = as_object(webhook);
-            default_pointer(map, "failurePolicy", "Fail");
-            default_selectors(map);
-            default_pointer(map, "timeoutSeconds", 10);
-            if self.is_mutating {
-                default_pointer(map, "reinvocationPolicy", "Never");
-            }
-            default_rules(webhook, "rules");
-            if let Some(service) = webhook.pointer_mut("/clientConfig/service").filter(|service| service.is_object()) {
-                default_pointer(as_object(service), "port", 443);
-            }
+fn validate_configuration(configuration: &Field<'_>, is_mutating: bool, errors: &mut Errors) {
+    let webhooks = configuration.child("webhooks");
+    let mut names = DuplicateCheck::default();
+    for webhook in webhooks.items() {
+        validate_webhook(&webhook, is_mutating, errors);
+        let versions = webhook.child("admissionReviewVersions");
+        if versions.is_empty() {
+            versions.required("must specify one of v1, v1beta1", errors);
+        } else {
+            validate_review_versions(webhook.json().items(&["admissionReviewVersions"]), versions.path(), errors);
         }
-    }
-
-    fn validate(&self, configuration: &Value, errors: &mut Errors) {
-        let configuration = Field::object(configuration);
-        let webhooks = configuration.child("webhooks");
-        let mut names = DuplicateCheck::default();
-        for webhook in webhooks.items() {
-            self.validate_webhook(&webhook, errors);
-            let versions = webhook.child("admissionReviewVersions");
-            if versions.is_empty() {
-                versions.required("must specify one of v1, v1beta1", errors);
-            } else {
-                validate_review_versions(webhook.json().items(&["admissionReviewVersions"]), versions.path(), errors);
-            }
-            let name = webhook.json().text(&["name"]);
-            if names.repeats(name) && !name.is_empty() {
-                webhook.child("name").duplicate(errors);
-            }
+        if !webhook.child("name").is_empty() {
+            webhook.check_unique_by("name", &mut names, errors);
         }
     }
 }
 
-impl WebhookConfiguration {
-    fn validate_webhook(&self, webhook: &Field<'_>, errors: &mut Errors) {
-        validate_webhook_name(&webhook.child("name"), errors);
-        for rule in webhook.child("rules").items() {
-            validate_rule(&rule, errors);
-        }
-        one_of_if_set(&webhook.child("failurePolicy"), FAILURE_POLICIES, errors);
-        one_of_if_set(&webhook.child("matchPolicy"), MATCH_POLICIES, errors);
-        let side_effects = webhook.child("sideEffects");
-        if !side_effects.is_set() {
-            side_effects.required(&format!("must specify one of {}", SIDE_EFFECTS.join(", ")), errors);
-        }
-        one_of_if_set(&side_effects, SIDE_EFFECTS, errors);
-        let timeout = webhook.child("timeoutSeconds");
-        if timeout.int().is_some_and(|seconds| !(1..=30).contains(&seconds)) {
-            timeout.invalid("the timeout value must be between 1 and 30 seconds", errors);
-        }
-        validate_selector(&webhook.child("namespaceSelector"), errors);
-        validate_selector(&webhook.child("objectSelector"), errors);
-        if self.is_mutating {
-            one_of_if_set(&webhook.child("reinvocationPolicy"), REINVOCATION_POLICIES, errors);
-        }
-        let config = webhook.child("clientConfig");
-        validate_client_config(config.json(), config.path(), errors);
-        validate_match_conditions(&webhook.child("matchConditions"), conditions::problem, errors);
+fn validate_webhook(webhook: &Field<'_>, is_mutating: bool, errors: &mut Errors) {
+    validate_webhook_name(&webhook.child("name"), errors);
+    webhook.child("rules").each(validate_rule, errors);
+    webhook.child("failurePolicy").supported_if_set(FAILURE_POLICIES, errors);
+    webhook.child("matchPolicy").supported_if_set(MATCH_POLICIES, errors);
+    let side_effects = webhook.child("sideEffects");
+    side_effects.check_set("must specify one of None, NoneOnDryRun", errors);
+    side_effects.supported_if_set(&["None", "NoneOnDryRun"], errors);
+    let timeout = webhook.child("timeoutSeconds");
+    timeout.check_int(1..=30, "the timeout value must be between 1 and 30 seconds", errors);
+    validate_selector(&webhook.child("namespaceSelector"), errors);
+    validate_selector(&webhook.child("objectSelector"), errors);
+    if is_mutating {
+        webhook.child("reinvocationPolicy").supported_if_set(REINVOCATION_POLICIES, errors);
     }
+    let config = webhook.child("clientConfig");
+    validate_client_config(config.json(), config.path(), errors);
+    validate_match_conditions(&webhook.child("matchConditions"), conditions::problem, errors);
 }
 
 fn validate_webhook_name(name: &Field<'_>, errors: &mut Errors) {

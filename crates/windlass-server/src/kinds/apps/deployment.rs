@@ -4,84 +4,56 @@ use crate::kinds::{
     pod_spec::warnings,
     prelude::*,
     workload::{
-        SCALE, WORKLOAD, default_pod_template, format_strategy, is_zero_share, validate_collisions, validate_counts,
+        WORKLOAD, default_pod_template, format_strategy, is_zero_share, validate_collisions, validate_counts,
         validate_replicated_template, validate_share, validate_share_limit,
     },
 };
 
 pub(super) const KIND: Kind = Kind {
-    group: "apps",
     name: "Deployment",
-    prefix: "/registry/deployments/",
-    subresources: &["status", "scale"],
-    strategy: |_| Arc::new(Deployment),
+    rules: Rules {
+        resets: Resets { status: &["spec", "metadata.labels"], ..Resets::STATUS },
+        generation: Generation::SpecOrAnnotations,
+        ..WORKLOAD
+    },
+    default,
+    validate,
+    immutable: &["spec.selector"],
+    validate_status,
+    warnings: warnings::of_named_workload,
     ..BASE
 };
 
-#[derive(Debug)]
-struct Deployment;
-
-impl Strategy for Deployment {
-    fn rules(&self) -> &Rules {
-        &Rules {
-            resets: Resets { status: &["spec", "metadata.labels"], ..Resets::STATUS },
-            generation: Generation::SpecOrAnnotations,
-            ..WORKLOAD
-        }
+fn default(object: &mut Value) {
+    let spec = object_mut(object, "spec");
+    default_pointer(spec, "replicas", 1);
+    default_pointer(spec, "revisionHistoryLimit", 10);
+    default_pointer(spec, "progressDeadlineSeconds", 600);
+    let strategy = as_object(spec.entry("strategy").or_insert(Value::Null));
+    default_to(strategy, "type", "RollingUpdate");
+    if strategy.text(&["type"]) == "RollingUpdate" {
+        let rolling = as_object(strategy.entry("rollingUpdate").or_insert(Value::Null));
+        default_pointer(rolling, "maxUnavailable", "25%");
+        default_pointer(rolling, "maxSurge", "25%");
     }
+    default_pod_template(object);
+}
 
-    fn scale(&self) -> Option<&ScaleRule> {
-        Some(&SCALE)
-    }
+fn validate(object: &Field<'_>, errors: &mut Errors) {
+    let spec = object.child("spec");
+    spec.child("replicas").not_negative(errors);
+    validate_replicated_template(&spec, errors);
+    validate_strategy(&spec.child("strategy"), errors);
+    spec.check_not_negative(&["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"], errors);
+    let deadline = spec.child("progressDeadlineSeconds");
+    let ready = spec.child("minReadySeconds").int().unwrap_or_default();
+    deadline.check_int(ready + 1.., "must be greater than minReadySeconds", errors);
+}
 
-    fn default(&self, object: &mut Value) {
-        let spec = object_mut(object, "spec");
-        default_pointer(spec, "replicas", 1);
-        default_pointer(spec, "revisionHistoryLimit", 10);
-        default_pointer(spec, "progressDeadlineSeconds", 600);
-        let strategy = as_object(spec.entry("strategy").or_insert(Value::Null));
-        default_to(strategy, "type", "RollingUpdate");
-        if strategy.text(&["type"]) == "RollingUpdate" {
-            let rolling = as_object(strategy.entry("rollingUpdate").or_insert(Value::Null));
-            default_pointer(rolling, "maxUnavailable", "25%");
-            default_pointer(rolling, "maxSurge", "25%");
-        }
-        default_pod_template(object);
-    }
-
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        let object = Field::object(object);
-        let spec = object.child("spec");
-        spec.child("replicas").not_negative(errors);
-        validate_replicated_template(&spec, errors);
-        validate_strategy(&spec.child("strategy"), errors);
-        let counts = [
-            ("minReadySeconds", Rule::NotNegative),
-            ("revisionHistoryLimit", Rule::NotNegative),
-            ("progressDeadlineSeconds", Rule::NotNegative),
-        ];
-        spec.check(&counts, errors);
-        let deadline = spec.child("progressDeadlineSeconds");
-        let ready = spec.child("minReadySeconds").int().unwrap_or_default();
-        if deadline.int().is_some_and(|deadline| deadline <= ready) {
-            deadline.invalid("must be greater than minReadySeconds", errors);
-        }
-    }
-
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        Field::object(new).check_immutable(&Field::object(old), &["spec.selector"], errors);
-    }
-
-    fn validate_status(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        let (new, old) = (Field::object(new), Field::object(old));
-        let parts = ["updatedReplicas", "readyReplicas", "availableReplicas"];
-        validate_counts(&new, &parts, &["unavailableReplicas", "terminatingReplicas", "collisionCount"], errors);
-        validate_collisions(&new, &old, errors);
-    }
-
-    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        warnings::of_named_workload(new, old)
-    }
+fn validate_status(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let parts = ["updatedReplicas", "readyReplicas", "availableReplicas"];
+    validate_counts(new, &parts, &["unavailableReplicas", "terminatingReplicas", "collisionCount"], errors);
+    validate_collisions(new, old, errors);
 }
 
 fn validate_strategy(strategy: &Field<'_>, errors: &mut Errors) {

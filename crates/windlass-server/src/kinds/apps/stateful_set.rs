@@ -7,91 +7,67 @@ use crate::kinds::{
     pod_spec::warnings,
     prelude::*,
     workload::{
-        SCALE, Selection, WORKLOAD, default_pod_template, validate_collisions, validate_counts,
-        validate_nonempty_selector, validate_permanent_pods, validate_pod_template, validate_template_labels,
-        validate_template_metadata,
+        Selection, WORKLOAD, default_pod_template, validate_collisions, validate_counts, validate_nonempty_selector,
+        validate_permanent_pods, validate_pod_template, validate_template_labels, validate_template_metadata,
     },
 };
 
 pub(super) const KIND: Kind = Kind {
-    group: "apps",
     name: "StatefulSet",
-    prefix: "/registry/statefulsets/",
-    subresources: &["status", "scale"],
-    strategy: |_| Arc::new(StatefulSet),
+    rules: Rules {
+        name: NameRule::Label,
+        disabled_fields: &["spec.updateStrategy.rollingUpdate.maxUnavailable"],
+        ..WORKLOAD
+    },
+    default,
+    validate_create: |object, errors| validate_spec(&object.child("spec"), true, errors),
+    validate_update,
+    validate_status,
+    warnings: warnings::of_stateful_set,
     ..BASE
 };
 
-#[derive(Debug)]
-struct StatefulSet;
-
-impl Strategy for StatefulSet {
-    fn rules(&self) -> &Rules {
-        &Rules {
-            name: NameRule::Label,
-            disabled_fields: &["spec.updateStrategy.rollingUpdate.maxUnavailable"],
-            ..WORKLOAD
-        }
+fn default(object: &mut Value) {
+    let spec = object_mut(object, "spec");
+    default_pointer(spec, "replicas", 1);
+    default_pointer(spec, "revisionHistoryLimit", 10);
+    default_to(spec, "podManagementPolicy", "OrderedReady");
+    let strategy = as_object(spec.entry("updateStrategy").or_insert(Value::Null));
+    if strategy.text(&["type"]).is_empty() {
+        strategy.insert("type".to_owned(), "RollingUpdate".into());
+        strategy.entry("rollingUpdate").or_insert_with(|| json!({}));
     }
-
-    fn scale(&self) -> Option<&ScaleRule> {
-        Some(&SCALE)
+    if let Some(Value::Object(rolling)) = strategy.get_mut("rollingUpdate") {
+        default_pointer(rolling, "partition", 0);
     }
-
-    fn default(&self, object: &mut Value) {
-        let spec = object_mut(object, "spec");
-        default_pointer(spec, "replicas", 1);
-        default_pointer(spec, "revisionHistoryLimit", 10);
-        default_to(spec, "podManagementPolicy", "OrderedReady");
-        let strategy = as_object(spec.entry("updateStrategy").or_insert(Value::Null));
-        if strategy.text(&["type"]).is_empty() {
-            strategy.insert("type".to_owned(), "RollingUpdate".into());
-            strategy.entry("rollingUpdate").or_insert_with(|| json!({}));
-        }
-        if let Some(Value::Object(rolling)) = strategy.get_mut("rollingUpdate") {
-            default_pointer(rolling, "partition", 0);
-        }
-        let retention = as_object(spec.entry("persistentVolumeClaimRetentionPolicy").or_insert(Value::Null));
-        default_to(retention, "whenDeleted", "Retain");
-        default_to(retention, "whenScaled", "Retain");
-        if let Some(Value::Array(claims)) = spec.get_mut("volumeClaimTemplates") {
-            for claim in claims {
-                let map = as_object(claim);
-                map.insert("kind".to_owned(), "PersistentVolumeClaim".into());
-                map.insert("apiVersion".to_owned(), "v1".into());
-                default_pointer(object_mut(claim, "spec"), "volumeMode", "Filesystem");
-                default_to(object_mut(claim, "status"), "phase", "Pending");
-            }
-        }
-        default_pod_template(object);
+    let retention = as_object(spec.entry("persistentVolumeClaimRetentionPolicy").or_insert(Value::Null));
+    default_to(retention, "whenDeleted", "Retain");
+    default_to(retention, "whenScaled", "Retain");
+    for claim in spec.get_mut("volumeClaimTemplates").and_then(Value::as_array_mut).into_iter().flatten() {
+        let map = as_object(claim);
+        map.insert("kind".to_owned(), "PersistentVolumeClaim".into());
+        map.insert("apiVersion".to_owned(), "v1".into());
+        default_pointer(object_mut(claim, "spec"), "volumeMode", "Filesystem");
+        default_to(object_mut(claim, "status"), "phase", "Pending");
     }
+    default_pod_template(object);
+}
 
-    fn validate_create(&self, object: &Value, errors: &mut Errors) {
-        validate_spec(&Field::object(object).child("spec"), true, errors);
+fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let spec = new.child("spec");
+    validate_spec(&spec, false, errors);
+    if immutable_spec(&spec) != immutable_spec(&old.child("spec")) {
+        let text = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
+                    'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and \
+                    'minReadySeconds' are forbidden";
+        spec.forbidden(text, errors);
     }
+}
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        let object = Field::object(new);
-        let spec = object.child("spec");
-        validate_spec(&spec, false, errors);
-        if immutable_spec(new) != immutable_spec(old) {
-            let text = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
-                        'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and \
-                        'minReadySeconds' are forbidden";
-            spec.forbidden(text, errors);
-        }
-    }
-
-    fn validate_status(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        let (new, old) = (Field::object(new), Field::object(old));
-        let parts = ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
-        validate_counts(&new, &parts, &["collisionCount"], errors);
-        validate_collisions(&new, &old, errors);
-    }
-
-    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        warnings::of_stateful_set(new, old)
-    }
+fn validate_status(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let parts = ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
+    validate_counts(new, &parts, &["collisionCount"], errors);
+    validate_collisions(new, old, errors);
 }
 
 /// Validates the spec. The claims and the service name cannot change, so only those of new objects are validated.
@@ -105,19 +81,12 @@ fn validate_spec(spec: &Field<'_>, is_new: bool, errors: &mut Errors) {
     let policies = spec.child("persistentVolumeClaimRetentionPolicy");
     policies.check(&[("whenDeleted", retention), ("whenScaled", retention)], errors);
     if is_new {
-        for claim in spec.child("volumeClaimTemplates").items() {
-            validate_claim_spec(&claim.child("spec"), errors);
-        }
+        let claims = spec.child("volumeClaimTemplates");
+        claims.each(|claim, errors| validate_claim_spec(&claim.child("spec"), errors), errors);
     }
-    let counts = [
-        ("replicas", Rule::NotNegative),
-        ("minReadySeconds", Rule::NotNegative),
-        ("ordinals.start", Rule::NotNegative),
-    ];
-    spec.check(&counts, errors);
-    let service = spec.child("serviceName");
-    if is_new && !service.is_empty() {
-        service.invalid_each(dns_label(service.text()), errors);
+    spec.check_not_negative(&["replicas", "minReadySeconds", "ordinals.start"], errors);
+    if is_new {
+        spec.child("serviceName").optional_text(dns_label, errors);
     }
     let selector = spec.child("selector");
     let selection = validate_nonempty_selector(&selector, "statefulset", errors);
@@ -171,7 +140,7 @@ fn with_generated_fields(spec: &Value) -> Value {
 }
 
 /// Returns the fields of the spec that an update cannot change.
-fn immutable_spec(object: &Value) -> Value {
+fn immutable_spec(spec: &Field<'_>) -> Value {
     const MUTABLE: [&str; 7] = [
         "replicas",
         "ordinals",
@@ -181,7 +150,7 @@ fn immutable_spec(object: &Value) -> Value {
         "persistentVolumeClaimRetentionPolicy",
         "minReadySeconds",
     ];
-    let mut spec = object.at(&["spec"]).cloned().unwrap_or_default();
+    let mut spec = spec.json().clone();
     for name in MUTABLE {
         as_object(&mut spec).shift_remove(name);
     }

@@ -21,53 +21,31 @@ const ANNOTATIONS: [&str; 6] = [
     "autoscaling.alpha.kubernetes.io/scale-up-tolerance",
 ];
 
-/// The fields of each metric source in a spec: the name in v1 and the path in v2. The fields in a status have `current`
-/// in place of `target`.
-const FIELDS: [(&str, &[(&str, &str)]); 5] = [
-    (
-        "object",
-        &[
-            ("target", "describedObject"),
-            ("metricName", "metric.name"),
-            ("targetValue", "target.value"),
-            ("selector", "metric.selector"),
-            ("averageValue", "target.averageValue"),
-        ],
-    ),
-    (
-        "pods",
-        &[
-            ("metricName", "metric.name"),
-            ("targetAverageValue", "target.averageValue"),
-            ("selector", "metric.selector"),
-        ],
-    ),
-    (
-        "resource",
-        &[
-            ("name", "name"),
-            ("targetAverageUtilization", "target.averageUtilization"),
-            ("targetAverageValue", "target.averageValue"),
-        ],
-    ),
-    (
-        "containerResource",
-        &[
-            ("name", "name"),
-            ("targetAverageUtilization", "target.averageUtilization"),
-            ("targetAverageValue", "target.averageValue"),
-            ("container", "container"),
-        ],
-    ),
-    (
-        "external",
-        &[
-            ("metricName", "metric.name"),
-            ("metricSelector", "metric.selector"),
-            ("targetValue", "target.value"),
-            ("targetAverageValue", "target.averageValue"),
-        ],
-    ),
+/// The metric sources.
+const SOURCES: [&str; 5] = ["object", "pods", "resource", "containerResource", "external"];
+
+/// The fields of each metric source in a spec: the source, the name in v1, and the path in v2. The fields in a status
+/// have `current` in place of `target`.
+const FIELDS: [(&str, &str, &str); 19] = [
+    ("object", "target", "describedObject"),
+    ("object", "metricName", "metric.name"),
+    ("object", "targetValue", "target.value"),
+    ("object", "selector", "metric.selector"),
+    ("object", "averageValue", "target.averageValue"),
+    ("pods", "metricName", "metric.name"),
+    ("pods", "targetAverageValue", "target.averageValue"),
+    ("pods", "selector", "metric.selector"),
+    ("resource", "name", "name"),
+    ("resource", "targetAverageUtilization", "target.averageUtilization"),
+    ("resource", "targetAverageValue", "target.averageValue"),
+    ("containerResource", "name", "name"),
+    ("containerResource", "targetAverageUtilization", "target.averageUtilization"),
+    ("containerResource", "targetAverageValue", "target.averageValue"),
+    ("containerResource", "container", "container"),
+    ("external", "metricName", "metric.name"),
+    ("external", "metricSelector", "metric.selector"),
+    ("external", "targetValue", "target.value"),
+    ("external", "targetAverageValue", "target.averageValue"),
 ];
 
 /// The v1 fields that are written even without a value.
@@ -80,17 +58,16 @@ const REQUIRED_FIELDS: [(&str, &str); 6] = [
     ("containerResource", "currentAverageValue"),
 ];
 
-/// The names of a behavior's fields: in the object and in the annotation.
-const BEHAVIOR_NAMES: [(&str, &str); 9] = [
-    ("scaleUp", "ScaleUp"),
-    ("scaleDown", "ScaleDown"),
-    ("stabilizationWindowSeconds", "StabilizationWindowSeconds"),
-    ("selectPolicy", "SelectPolicy"),
-    ("policies", "Policies"),
-    ("tolerance", "Tolerance"),
-    ("type", "Type"),
-    ("value", "Value"),
-    ("periodSeconds", "PeriodSeconds"),
+/// The names of a behavior's fields, in the object and in the annotation: of the behavior, its rules, and their policies.
+const BEHAVIOR_NAMES: [&[(&str, &str)]; 3] = [
+    &[("scaleUp", "ScaleUp"), ("scaleDown", "ScaleDown")],
+    &[
+        ("stabilizationWindowSeconds", "StabilizationWindowSeconds"),
+        ("selectPolicy", "SelectPolicy"),
+        ("policies", "Policies"),
+        ("tolerance", "Tolerance"),
+    ],
+    &[("type", "Type"), ("value", "Value"), ("periodSeconds", "PeriodSeconds")],
 ];
 
 /// The part of an autoscaler that contains a metric.
@@ -140,7 +117,7 @@ pub(super) fn to_v1(mut autoscaler: Value) -> Value {
         annotate(CURRENT_METRICS, current.into());
     }
     if let Some(behavior) = behavior {
-        annotate(BEHAVIOR, internal_behavior(&behavior));
+        annotate(BEHAVIOR, internal_behavior(&behavior, &BEHAVIOR_NAMES));
     }
     if !conditions.is_empty() {
         annotate(CONDITIONS, conditions.into());
@@ -224,10 +201,10 @@ fn cpu_utilization<'m>(metric: &'m Value, side: &str) -> Option<&'m Value> {
 /// Converts a metric to v1, with v1's field names and order.
 fn metric_to_v1(metric: &Value, part: Part) -> Value {
     let mut converted = json!({"type": metric.text(&["type"])});
-    for (kind, fields) in FIELDS {
+    for kind in SOURCES {
         let Some(source) = metric.at(&[kind]) else { continue };
         let mut new = Map::new();
-        for (name, path) in fields {
+        for (_, name, path) in FIELDS.iter().filter(|(source, ..)| *source == kind) {
             let (name, path) = (part.field(name), part.field(path));
             let path: Vec<&str> = path.split('.').collect();
             if let Some(value) = source.at(&path) {
@@ -244,10 +221,10 @@ fn metric_to_v1(metric: &Value, part: Part) -> Value {
 /// Converts a metric to v2.
 fn metric_to_v2(metric: &Value, part: Part) -> Value {
     let mut converted = json!({"type": metric.text(&["type"])});
-    for (kind, fields) in FIELDS {
+    for kind in SOURCES {
         let Some(source) = metric.at(&[kind]) else { continue };
         let mut new = json!({});
-        for (name, path) in fields {
+        for (_, name, path) in FIELDS.iter().filter(|(source, ..)| *source == kind) {
             let Some(value) = source.at(&[part.field(name).as_str()]) else { continue };
             let path = part.field(path);
             let (owner, field) = match path.split_once('.') {
@@ -264,7 +241,7 @@ fn metric_to_v2(metric: &Value, part: Part) -> Value {
 /// Converts a metric of a spec to v2, and adds the types of its targets.
 fn spec_metric_to_v2(metric: &Value) -> Value {
     let mut converted = metric_to_v2(metric, Part::Spec);
-    for (kind, _) in FIELDS {
+    for kind in SOURCES {
         let Some(Value::Object(source)) = converted.get_mut(kind) else { continue };
         let target = as_object(source.entry("target").or_insert_with(|| json!({})));
         // The type follows from the present fields. A zero value next to an average value counts as absent.
@@ -285,29 +262,19 @@ fn spec_metric_to_v2(metric: &Value) -> Value {
 
 // === behavior ===
 
-/// Converts a behavior to the form of the annotation: with Go's field names, and with all fields.
-fn internal_behavior(behavior: &Value) -> Value {
-    let at = |value: &Value, field: &str| value.at(&[field]).cloned().unwrap_or_default();
-    let policy = |policy: &Value| {
-        json!({
-            "Type": at(policy, "type"),
-            "Value": at(policy, "value"),
-            "PeriodSeconds": at(policy, "periodSeconds"),
-        })
-    };
-    let rules = |rules: &Value| {
-        let policies = rules.at(&["policies"]).and_then(Value::as_array);
-        json!({
-            "StabilizationWindowSeconds": at(rules, "stabilizationWindowSeconds"),
-            "SelectPolicy": at(rules, "selectPolicy"),
-            "Policies": policies.map(|policies| policies.iter().map(policy).collect::<Value>()),
-            "Tolerance": at(rules, "tolerance"),
-        })
-    };
-    json!({
-        "ScaleUp": behavior.at(&["scaleUp"]).map(rules),
-        "ScaleDown": behavior.at(&["scaleDown"]).map(rules),
-    })
+/// Converts a behavior to the form of the annotation: with Go's field names, and with all fields. `names` are those of
+/// this value and of the values inside it.
+fn internal_behavior(value: &Value, names: &[&[(&str, &str)]]) -> Value {
+    match (value, names) {
+        (Value::Array(items), _) => items.iter().map(|item| internal_behavior(item, names)).collect(),
+        (Value::Object(_), [fields, inner @ ..]) => {
+            let convert = |name: &str| value.at(&[name]).map(|value| internal_behavior(value, inner));
+            let fields =
+                fields.iter().map(|(name, go_name)| ((*go_name).to_owned(), convert(name).unwrap_or_default()));
+            Value::Object(fields.collect())
+        }
+        (other, _) => other.clone(),
+    }
 }
 
 /// Parses a behavior from the annotation. Field names are not case-sensitive.
@@ -317,7 +284,7 @@ fn external_behavior(value: &Value) -> Value {
         Value::Object(map) => {
             let mut renamed = Map::new();
             for (key, value) in map.iter().filter(|(_, value)| !value.is_null()) {
-                let known = BEHAVIOR_NAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(key));
+                let known = BEHAVIOR_NAMES.iter().copied().flatten().find(|(name, _)| name.eq_ignore_ascii_case(key));
                 if let Some((name, _)) = known {
                     renamed.insert((*name).to_owned(), external_behavior(value));
                 }

@@ -17,59 +17,41 @@ use crate::{
 const MAX_NAME_LENGTH: usize = 52;
 
 pub(super) const KIND: Kind = Kind {
-    group: "batch",
     name: "CronJob",
-    prefix: "/registry/cronjobs/",
-    subresources: &["status"],
-    strategy: |_| Arc::new(CronJob),
+    rules: Rules { pod_spec: Some("/spec/jobTemplate/spec/template/spec"), ..WORKLOAD },
+    default,
+    validate,
+    validate_create,
+    warnings: warnings::of_cron_job,
     ..BASE
 };
 
-#[derive(Debug)]
-struct CronJob;
-
-impl Strategy for CronJob {
-    fn rules(&self) -> &Rules {
-        &Rules { pod_spec: Some("/spec/jobTemplate/spec/template/spec"), ..WORKLOAD }
+fn default(object: &mut Value) {
+    let spec = object_mut(object, "spec");
+    default_to(spec, "concurrencyPolicy", "Allow");
+    default_pointer(spec, "suspend", false);
+    default_pointer(spec, "successfulJobsHistoryLimit", 3);
+    default_pointer(spec, "failedJobsHistoryLimit", 1);
+    if let Some(job) = spec.get_mut("jobTemplate").and_then(|template| entry_mut(template, "spec")) {
+        // Defaults only the pod template; the job's fields get their defaults when it is created.
+        default_template(job, "template");
     }
+}
 
-    fn default(&self, object: &mut Value) {
-        let spec = object_mut(object, "spec");
-        default_to(spec, "concurrencyPolicy", "Allow");
-        default_pointer(spec, "suspend", false);
-        default_pointer(spec, "successfulJobsHistoryLimit", 3);
-        default_pointer(spec, "failedJobsHistoryLimit", 1);
-        if let Some(job) = spec.get_mut("jobTemplate").and_then(|template| entry_mut(template, "spec")) {
-            // Defaults only the pod template; the job's fields get their defaults when it is created.
-            default_template(job, "template");
-        }
-    }
+fn validate(object: &Field<'_>, errors: &mut Errors) {
+    let spec = object.child("spec");
+    validate_schedule(&spec.child("schedule"), errors);
+    spec.child("startingDeadlineSeconds").not_negative(errors);
+    spec.child("timeZone").if_set(validate_zone, errors);
+    spec.child("concurrencyPolicy").one_of(&["Allow", "Forbid", "Replace"], errors);
+    validate_job_spec(&spec.child("jobTemplate.spec"), errors);
+    spec.check_not_negative(&["successfulJobsHistoryLimit", "failedJobsHistoryLimit"], errors);
+}
 
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        let object = Field::object(object);
-        let spec = object.child("spec");
-        validate_schedule(&spec.child("schedule"), errors);
-        spec.child("startingDeadlineSeconds").not_negative(errors);
-        let zone = spec.child("timeZone");
-        if zone.is_set() {
-            validate_zone(&zone, errors);
-        }
-        spec.child("concurrencyPolicy").one_of(&["Allow", "Forbid", "Replace"], errors);
-        validate_job_spec(&spec.child("jobTemplate.spec"), errors);
-        let limits = [("successfulJobsHistoryLimit", Rule::NotNegative), ("failedJobsHistoryLimit", Rule::NotNegative)];
-        spec.check(&limits, errors);
-    }
-
-    fn validate_create(&self, object: &Value, errors: &mut Errors) {
-        let object = Field::object(object);
-        let name = object.child("metadata.name");
-        if name.text().len() > MAX_NAME_LENGTH {
-            name.invalid(&format!("must be no more than {MAX_NAME_LENGTH} characters"), errors);
-        }
-    }
-
-    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        warnings::of_cron_job(new, old)
+fn validate_create(object: &Field<'_>, errors: &mut Errors) {
+    let name = object.child("metadata.name");
+    if name.text().len() > MAX_NAME_LENGTH {
+        name.invalid(&format!("must be no more than {MAX_NAME_LENGTH} characters"), errors);
     }
 }
 

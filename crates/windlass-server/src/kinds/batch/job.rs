@@ -17,107 +17,91 @@ const MAX_INDEXED_PODS: i64 = 100_000;
 const MAX_MANAGER_LENGTH: usize = 63;
 
 pub(super) const KIND: Kind = Kind {
-    group: "batch",
     name: "Job",
-    prefix: "/registry/jobs/",
-    subresources: &["status"],
-    strategy: |_| Arc::new(Job),
+    rules: Rules {
+        metadata: MetadataRule::FULL,
+        dependents: Dependents::OrphanWithWarning,
+        // A job without labels gets those of its template from the server.
+        rewrites_new: |job| job.at(&["metadata", "labels"]) == job.at(&["spec", "template", "metadata", "labels"]),
+        fields: &[FieldRule { label: "status.successful", path: "status.succeeded" }],
+        unknown_field: UnknownField::OfKind,
+        ..WORKLOAD
+    },
+    default,
+    prepare_create,
+    validate,
+    validate_update,
+    validate_status: validate_job_status,
+    warnings: warnings::of_named_workload,
     ..BASE
 };
 
-#[derive(Debug)]
-struct Job;
-
-impl Strategy for Job {
-    fn rules(&self) -> &Rules {
-        &Rules {
-            metadata: MetadataRule::FULL,
-            dependents: Dependents::OrphanWithWarning,
-            // A job without labels gets those of its template from the server.
-            rewrites_new: |job| job.at(&["metadata", "labels"]) == job.at(&["spec", "template", "metadata", "labels"]),
-            fields: &[FieldRule { label: "status.successful", path: "status.succeeded" }],
-            unknown_field: UnknownField::OfKind,
-            ..WORKLOAD
-        }
-    }
-
-    fn default(&self, object: &mut Value) {
-        let labels = object.at(&["spec", "template", "metadata", "labels"]).cloned();
-        default_spec(object);
-        if let Some(labels) = labels {
-            default_labels(object, labels);
-        }
-    }
-
-    /// Generates the selector and the labels of a job from its uid, unless the selector is manual.
-    fn prepare_create(&self, object: &mut Value, _write: &WriteContext<'_>) {
-        if object.flag(&["spec", "manualSelector"]) {
-            return;
-        }
-        let generated = generated_labels(object).map(|(key, value)| (key, value.to_owned()));
-        let uid = object.text(&["metadata", "uid"]).to_owned();
-        let spec = object_mut(object, "spec");
-        let template = spec.entry("template").or_insert(Value::Null);
-        let labels = as_object(metadata_mut(template).entry("labels").or_insert(Value::Null));
-        for (key, value) in generated {
-            default_to(labels, key, value);
-        }
-        let selector = as_object(spec.entry("selector").or_insert(Value::Null));
-        let labels = as_object(selector.entry("matchLabels").or_insert(Value::Null));
-        default_to(labels, "batch.kubernetes.io/controller-uid", uid);
-        let labels = spec.at(&["template", "metadata", "labels"]).cloned().unwrap_or_default();
+fn default(object: &mut Value) {
+    let labels = object.at(&["spec", "template", "metadata", "labels"]).cloned();
+    default_spec(object);
+    if let Some(labels) = labels {
         default_labels(object, labels);
     }
+}
 
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        let job = Field::object(object);
-        let spec = job.child("spec");
-        if !spec.is_set() {
-            return;
+/// Generates the selector and the labels of a job from its uid, unless the selector is manual.
+fn prepare_create(object: &mut Value, _write: &WriteContext<'_>) {
+    if object.flag(&["spec", "manualSelector"]) {
+        return;
+    }
+    let generated = generated_labels(object).map(|(key, value)| (key, value.to_owned()));
+    let uid = object.text(&["metadata", "uid"]).to_owned();
+    let spec = object_mut(object, "spec");
+    let template = spec.entry("template").or_insert(Value::Null);
+    let labels = as_object(metadata_mut(template).entry("labels").or_insert(Value::Null));
+    for (key, value) in generated {
+        default_to(labels, key, value);
+    }
+    let selector = as_object(spec.entry("selector").or_insert(Value::Null));
+    let labels = as_object(selector.entry("matchLabels").or_insert(Value::Null));
+    default_to(labels, "batch.kubernetes.io/controller-uid", uid);
+    let labels = spec.at(&["template", "metadata", "labels"]).cloned().unwrap_or_default();
+    default_labels(object, labels);
+}
+
+fn validate(job: &Field<'_>, errors: &mut Errors) {
+    let spec = job.child("spec");
+    if !spec.is_set() {
+        return;
+    }
+    validate_generated(job.json(), &spec, errors);
+    validate_spec_with_selector(&spec, errors);
+    let completions = spec.child("completions").int().unwrap_or_default();
+    if spec.child("completionMode").text() == "Indexed" && completions > 0 {
+        let name = job.child("metadata.name");
+        let last_pod = format!("{}-{}", name.text(), completions - 1);
+        if !dns_label(&last_pod).is_empty() {
+            let text = format!("will not able to create pod with invalid DNS label: {last_pod}");
+            name.invalid_as(name.text(), &text, errors);
         }
-        validate_generated(object, &spec, errors);
+    }
+}
+
+fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let (spec, old_spec) = (new.child("spec"), old.child("spec"));
+    if spec.is_set() {
+        // The real server validates the spec twice and reports errors twice.
         validate_spec_with_selector(&spec, errors);
-        let completions = spec.child("completions").int().unwrap_or_default();
-        if spec.child("completionMode").text() == "Indexed" && completions > 0 {
-            let name = job.child("metadata.name");
-            let last_pod = format!("{}-{}", name.text(), completions - 1);
-            if !dns_label(&last_pod).is_empty() {
-                let text = format!("will not able to create pod with invalid DNS label: {last_pod}");
-                name.invalid_as(name.text(), &text, errors);
-            }
-        }
     }
-
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        let (new, old) = (Field::object(new), Field::object(old));
-        let (spec, old_spec) = (new.child("spec"), old.child("spec"));
-        if spec.is_set() {
-            // The real server validates the spec twice and reports errors twice.
-            validate_spec_with_selector(&spec, errors);
-        }
-        let (completions, old_completions) = (spec.child("completions"), old_spec.child("completions"));
-        let count = completions.int();
-        if spec.child("completionMode").text() != "Indexed" {
-            completions.immutable(&old_completions, errors);
-        } else if count.is_some() && count != old_completions.int() && count != spec.child("parallelism").int() {
-            completions.invalid("can only be modified in tandem with spec.parallelism", errors);
-        }
-        spec.check_immutable(&old_spec, &["selector"], errors);
-        let is_suspended = old_spec.child("suspend").flag() && !old.child("status.startTime").is_set();
-        if !is_suspended {
-            spec.check_immutable(&old_spec, &["template"], errors);
-        }
-        let names = ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"];
-        spec.check_immutable(&old_spec, &names, errors);
+    let (completions, old_completions) = (spec.child("completions"), old_spec.child("completions"));
+    let count = completions.int();
+    if spec.child("completionMode").text() != "Indexed" {
+        completions.immutable(&old_completions, errors);
+    } else if count.is_some() && count != old_completions.int() && count != spec.child("parallelism").int() {
+        completions.invalid("can only be modified in tandem with spec.parallelism", errors);
     }
-
-    fn validate_status(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        validate_job_status(new, old, errors);
+    spec.check_immutable(&old_spec, &["selector"], errors);
+    let is_suspended = old_spec.child("suspend").flag() && !old.child("status.startTime").is_set();
+    if !is_suspended {
+        spec.check_immutable(&old_spec, &["template"], errors);
     }
-
-    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        warnings::of_named_workload(new, old)
-    }
+    let names = ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"];
+    spec.check_immutable(&old_spec, &names, errors);
 }
 
 fn default_spec(object: &mut Value) {
@@ -133,13 +117,8 @@ fn default_spec(object: &mut Value) {
     let replacement = if spec.at(&["podFailurePolicy"]).is_some() { "Failed" } else { "TerminatingOrFailed" };
     default_pointer(spec, "podReplacementPolicy", replacement);
     default_pointer(spec, "manualSelector", false);
-    if let Some(policy) = spec.get_mut("podFailurePolicy") {
-        for rule in items_mut(policy, "rules") {
-            for condition in items_mut(rule, "onPodConditions") {
-                default_to(as_object(condition), "status", "True");
-            }
-        }
-    }
+    let conditions = "spec.podFailurePolicy.rules.*.onPodConditions.*";
+    change_each(object, conditions, |condition| default_to(condition, "status", "True"));
     default_pod_template(object);
 }
 
@@ -197,7 +176,7 @@ fn validate_spec_with_selector(spec: &Field<'_>, errors: &mut Errors) {
 
 /// Validates the fields that jobs and the job templates of cron jobs share.
 pub(super) fn validate_spec(spec: &Field<'_>, errors: &mut Errors) {
-    for name in [
+    let counts = [
         "parallelism",
         "completions",
         "activeDeadlineSeconds",
@@ -205,9 +184,8 @@ pub(super) fn validate_spec(spec: &Field<'_>, errors: &mut Errors) {
         "ttlSecondsAfterFinished",
         "backoffLimitPerIndex",
         "maxFailedIndexes",
-    ] {
-        spec.child(name).not_negative(errors);
-    }
+    ];
+    spec.check_not_negative(&counts, errors);
     let index_limit = spec.child("backoffLimitPerIndex");
     if spec.child("maxFailedIndexes").is_set() && !index_limit.is_set() {
         index_limit.required("when maxFailedIndexes is specified", errors);
@@ -215,9 +193,7 @@ pub(super) fn validate_spec(spec: &Field<'_>, errors: &mut Errors) {
     let manager = spec.child("managedBy");
     if manager.is_set() {
         validate_domain_prefixed(manager.text(), manager.path(), errors);
-        if manager.text().len() > MAX_MANAGER_LENGTH {
-            manager.too_long(MAX_MANAGER_LENGTH, errors);
-        }
+        manager.check_bytes(MAX_MANAGER_LENGTH, errors);
     }
     let mode = spec.child("completionMode");
     mode.one_of(&["NonIndexed", "Indexed"], errors);
@@ -242,22 +218,19 @@ pub(super) fn validate_spec(spec: &Field<'_>, errors: &mut Errors) {
 
 /// Validates the fields of an indexed job.
 fn validate_indexed(spec: &Field<'_>, errors: &mut Errors) {
-    let at_most = |limit: i64| format!("must be less than or equal to {limit}");
     let completions = spec.child("completions");
-    if !completions.is_set() {
-        completions.required("when completion mode is Indexed", errors);
-    }
-    let parallelism = spec.child("parallelism");
-    if parallelism.int().is_some_and(|number| number > MAX_INDEXED_PODS) {
-        parallelism.invalid(&format!("{} when completion mode is Indexed", at_most(MAX_INDEXED_PODS)), errors);
-    }
+    completions.check_set("when completion mode is Indexed", errors);
+    spec.child("parallelism").check_int(
+        ..=MAX_INDEXED_PODS,
+        format_args!("must be less than or equal to {MAX_INDEXED_PODS} when completion mode is Indexed"),
+        errors,
+    );
     let failures = spec.child("maxFailedIndexes");
     if completions.is_set() && failures.int() > completions.int() {
         failures.invalid("must be less than or equal to completions", errors);
     }
-    if failures.int().is_some_and(|number| number > MAX_INDEXED_PODS) {
-        failures.invalid(&at_most(MAX_INDEXED_PODS), errors);
-    }
+    let limit = ..=MAX_INDEXED_PODS;
+    failures.check_int(limit, format_args!("must be less than or equal to {MAX_INDEXED_PODS}"), errors);
     let policy = spec.child("successPolicy");
     if let Some(completions) = completions.int().filter(|_| policy.is_set()) {
         success_policy::validate(&policy, completions, errors);
@@ -276,12 +249,9 @@ fn validate_failure_policy(spec: &Field<'_>, errors: &mut Errors) {
             _ => action.one_of(&["Count", "FailIndex", "FailJob", "Ignore"], errors),
         }
         let (codes, conditions) = (rule.child("onExitCodes"), rule.child("onPodConditions"));
-        if codes.is_set() {
-            validate_exit_codes(&codes, spec, errors);
-        }
+        codes.if_set(|codes, errors| validate_exit_codes(codes, spec, errors), errors);
         for condition in conditions.items() {
-            let kind = condition.child("type");
-            kind.invalid_each(qualified_name(kind.text()), errors);
+            condition.child("type").check_text(qualified_name, errors);
             condition.child("status").one_of(&["False", "True", "Unknown"], errors);
         }
         if codes.is_set() && !conditions.is_empty() {
@@ -297,9 +267,7 @@ fn validate_failure_policy(spec: &Field<'_>, errors: &mut Errors) {
 
 fn validate_exit_codes(codes: &Field<'_>, spec: &Field<'_>, errors: &mut Errors) {
     let operator = codes.child("operator");
-    if operator.is_empty() {
-        operator.required(r#"valid values: ["In" "NotIn"]"#, errors);
-    }
+    operator.check_not_empty(r#"valid values: ["In" "NotIn"]"#, errors);
     operator.one_of(&["In", "NotIn"], errors);
     let name = codes.child("containerName");
     if name.is_set() {

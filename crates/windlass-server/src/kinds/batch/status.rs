@@ -5,12 +5,9 @@ use windlass_api::parse_time;
 use crate::kinds::{batch::success_policy, prelude::*};
 
 /// Validates that a status is consistent. Existing inconsistencies are only reported if the affected fields change.
-pub(super) fn validate_job_status(new: &Value, old: &Value, errors: &mut Errors) {
-    let (job, old_job) = (Field::object(new), Field::object(old));
+pub(super) fn validate_job_status(job: &Field<'_>, old_job: &Field<'_>, errors: &mut Errors) {
     let (status, old_status) = (job.child("status"), old_job.child("status"));
-    for name in ["active", "succeeded", "failed", "ready", "terminating"] {
-        status.child(name).not_negative(errors);
-    }
+    status.check_not_negative(&["active", "succeeded", "failed", "ready", "terminating"], errors);
     let is = |kind: &str| has_condition(&status, kind);
     let turned = |kind: &str| is(kind) != has_condition(&old_status, kind);
     let changed = |name: &str| !status.child(name).same(&old_status.child(name));
@@ -58,7 +55,7 @@ pub(super) fn validate_job_status(new: &Value, old: &Value, errors: &mut Errors)
     if (has_ended || changed("startTime")) && !runs_no_pods && !started.is_set() && finished {
         started.required("startTime is required for finished job", errors);
     }
-    validate_indexes(&job, &old_job, errors);
+    validate_indexes(job, old_job, errors);
     let terminating = status.child("terminating");
     if (has_ended || changed("terminating")) && terminating.int().is_some_and(|pods| pods > 0) && finished {
         terminating.invalid("terminating>0 is invalid for finished job", errors);
@@ -73,7 +70,7 @@ pub(super) fn validate_job_status(new: &Value, old: &Value, errors: &mut Errors)
             errors.invalid_without_value(conditions.path(), &text);
         }
     }
-    validate_progress(&job, &old_job, errors);
+    validate_progress(job, old_job, errors);
 }
 
 /// Reports whether a condition of a status is true.

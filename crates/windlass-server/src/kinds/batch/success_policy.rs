@@ -9,13 +9,9 @@ const MAX_INDEXES_LENGTH: usize = 64 << 10;
 /// Validates the success policy of a job with this number of completions.
 pub(super) fn validate(policy: &Field<'_>, completions: i64, errors: &mut Errors) {
     let rules = policy.child("rules");
-    if rules.is_empty() {
-        rules.required("at least one rules must be specified when the successPolicy is specified", errors);
-    }
+    rules.check_not_empty("at least one rules must be specified when the successPolicy is specified", errors);
     rules.at_most(MAX_RULES, errors);
-    for rule in rules.items() {
-        validate_rule(&rule, completions, errors);
-    }
+    rules.each(|rule, errors| validate_rule(rule, completions, errors), errors);
 }
 
 fn validate_rule(rule: &Field<'_>, completions: i64, errors: &mut Errors) {
@@ -25,9 +21,7 @@ fn validate_rule(rule: &Field<'_>, completions: i64, errors: &mut Errors) {
     }
     let mut total = 0;
     if indexes.is_set() {
-        if indexes.text().len() > MAX_INDEXES_LENGTH {
-            indexes.too_long(MAX_INDEXES_LENGTH, errors);
-        }
+        indexes.check_bytes(MAX_INDEXES_LENGTH, errors);
         match count_indexes(indexes.text(), completions) {
             Ok(number) => total = number,
             Err(problem) => indexes.invalid(&format!("error parsing succeededIndexes: {problem}"), errors),

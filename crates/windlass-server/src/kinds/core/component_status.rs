@@ -5,28 +5,16 @@ use crate::kinds::prelude::*;
 pub(super) const KIND: Kind = Kind {
     name: "ComponentStatus",
     deprecation: Some("v1 ComponentStatus is deprecated in v1.19+"),
-    strategy: |_| Arc::new(ComponentStatus),
-    ..BASE
-};
-
-#[derive(Debug)]
-struct ComponentStatus;
-
-impl Strategy for ComponentStatus {
-    fn rules(&self) -> &Rules {
-        &Rules::COMMON
-    }
-
-    /// Returns the statuses that a real server reports if no other components run on its machine and its storage is
-    /// healthy.
-    fn fixed(&self) -> Option<Vec<Value>> {
+    // A real server reports these statuses if no other components run on its machine and its storage is healthy.
+    fixed: || {
         Some(vec![
             unreachable("controller-manager", 10257),
             unreachable("scheduler", 10259),
             component("etcd-0", "True", "ok"),
         ])
-    }
-}
+    },
+    ..BASE
+};
 
 fn unreachable(name: &str, port: u16) -> Value {
     let message =

@@ -2,40 +2,31 @@
 
 use crate::kinds::prelude::*;
 
-pub(super) const KIND: Kind =
-    Kind { name: "ConfigMap", prefix: "/registry/configmaps/", strategy: |_| Arc::new(ConfigMap), ..BASE };
+pub(super) const KIND: Kind = Kind {
+    name: "ConfigMap",
+    rules: Rules { changes_first: true, ..Rules::COMMON },
+    validate,
+    validate_update: |new, old, errors| validate_immutable(&["data", "binaryData"], new, old, errors),
+    ..BASE
+};
 
 /// The maximum size of a config map's or secret's data, in bytes.
 pub(super) const MAX_SIZE: usize = 1 << 20;
 
-#[derive(Debug)]
-struct ConfigMap;
-
-impl Strategy for ConfigMap {
-    fn rules(&self) -> &Rules {
-        &Rules { changes_first: true, ..Rules::COMMON }
-    }
-
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        let object = Field::object(object);
-        let (data, binary_data) = (object.child("data"), object.child("binaryData"));
-        let mut size = 0;
-        for (key, value) in data.entries() {
-            errors.invalid_each(value.path(), key, config_key(key));
-            if binary_data.key(key).is_set() {
-                value.invalid_as(key, "duplicate of key present in binaryData", errors);
-            }
-            size += value.text().len();
+fn validate(object: &Field<'_>, errors: &mut Errors) {
+    let (data, binary_data) = (object.child("data"), object.child("binaryData"));
+    let mut size = 0;
+    for (key, value) in data.entries() {
+        errors.invalid_each(value.path(), key, config_key(key));
+        if binary_data.key(key).is_set() {
+            value.invalid_as(key, "duplicate of key present in binaryData", errors);
         }
-        size += validate_binary_data(&binary_data, errors);
-        if size > MAX_SIZE {
-            // The error concerns the whole object.
-            errors.too_long(&Path::new("[]"), MAX_SIZE);
-        }
+        size += value.text().len();
     }
-
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        validate_immutable(&["data", "binaryData"], new, old, errors);
+    size += validate_binary_data(&binary_data, errors);
+    if size > MAX_SIZE {
+        // The error concerns the whole object.
+        errors.too_long(&Path::new("[]"), MAX_SIZE);
     }
 }
 
@@ -50,9 +41,8 @@ pub(super) fn validate_binary_data(data: &Field<'_>, errors: &mut Errors) -> usi
 }
 
 /// Validates that fields do not change if the old object is immutable.
-pub(super) fn validate_immutable(names: &[&str], new: &Value, old: &Value, errors: &mut Errors) {
+pub(super) fn validate_immutable(names: &[&str], new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
     const IMMUTABLE: &str = "field is immutable when `immutable` is set";
-    let (new, old) = (Field::object(new), Field::object(old));
     if !old.child("immutable").flag() {
         return;
     }

@@ -6,51 +6,33 @@ use crate::kinds::prelude::*;
 
 pub(super) const KIND: Kind = Kind {
     name: "Endpoints",
-    prefix: "/registry/services/endpoints/",
+    prefix: Some("/registry/services/endpoints/"),
     deprecation: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
-    strategy: |_| Arc::new(Endpoints),
+    rules: Rules { create_on_update: true, ..Rules::COMMON },
+    default: |object| change_each(object, "subsets.*.ports.*", |port| default_to(port, "protocol", "TCP")),
+    validate,
     ..BASE
 };
 
-#[derive(Debug)]
-struct Endpoints;
-
-impl Strategy for Endpoints {
-    fn rules(&self) -> &Rules {
-        &Rules { create_on_update: true, ..Rules::COMMON }
-    }
-
-    fn default(&self, object: &mut Value) {
-        for subset in items_mut(object, "subsets") {
-            for port in items_mut(subset, "ports") {
-                default_to(as_object(port), "protocol", "TCP");
-            }
+fn validate(object: &Field<'_>, errors: &mut Errors) {
+    let is_own = is_own(object.json());
+    for subset in object.child("subsets").items() {
+        let lists = [subset.child("addresses"), subset.child("notReadyAddresses")];
+        if lists.iter().all(Field::is_empty) {
+            subset.required("must specify `addresses` or `notReadyAddresses`", errors);
         }
-    }
-
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        let is_own = is_own(object);
-        for subset in Field::object(object).child("subsets").items() {
-            let lists = [subset.child("addresses"), subset.child("notReadyAddresses")];
-            if lists.iter().all(Field::is_empty) {
-                subset.required("must specify `addresses` or `notReadyAddresses`", errors);
+        for list in &lists {
+            list.each(|address, errors| validate_endpoint_address(address, is_own, errors), errors);
+        }
+        let ports = subset.child("ports");
+        for port in ports.items() {
+            let name = port.child("name");
+            name.optional_text(dns_label, errors);
+            if ports.len() > 1 {
+                name.check_not_empty("", errors);
             }
-            for list in &lists {
-                for address in list.items() {
-                    validate_endpoint_address(&address, is_own, errors);
-                }
-            }
-            let ports = subset.child("ports");
-            for port in ports.items() {
-                let name = port.child("name");
-                if !name.is_empty() {
-                    name.invalid_each(dns_label(name.text()), errors);
-                } else if ports.len() > 1 {
-                    name.required("", errors);
-                }
-                port.check(&[("port", Rule::Range(1, 65535))], errors);
-                validate_port(&port, errors);
-            }
+            port.check(&[("port", Rule::Range(1, 65535))], errors);
+            validate_port(&port, errors);
         }
     }
 }
@@ -59,9 +41,7 @@ fn validate_endpoint_address(address: &Field<'_>, is_own: bool, errors: &mut Err
     let (ip, host, node) = (address.child("ip"), address.child("hostname"), address.child("nodeName"));
     validate_address(ip.text(), ip.path(), errors);
     host.optional_text(dns_label, errors);
-    if node.is_set() {
-        node.invalid_each(dns_subdomain(node.text()), errors);
-    }
+    node.check_set_text(dns_subdomain, errors);
     if !is_own {
         validate_reachable(&ip, errors);
     }
@@ -99,8 +79,5 @@ pub(crate) fn validate_reachable(address: &Field<'_>, errors: &mut Errors) {
 /// Validates the protocols of a port.
 pub(crate) fn validate_port(port: &Field<'_>, errors: &mut Errors) {
     port.check(&[("protocol", Rule::RequiredOneOf(&["SCTP", "TCP", "UDP"]))], errors);
-    let protocol = port.child("appProtocol");
-    if protocol.is_set() {
-        protocol.invalid_each(qualified_name(protocol.text()), errors);
-    }
+    port.child("appProtocol").check_set_text(qualified_name, errors);
 }

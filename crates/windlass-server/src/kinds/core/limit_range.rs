@@ -6,69 +6,60 @@ use crate::kinds::{
     prelude::*,
 };
 
-pub(super) const KIND: Kind =
-    Kind { name: "LimitRange", prefix: "/registry/limitranges/", strategy: |_| Arc::new(LimitRange), ..BASE };
+pub(super) const KIND: Kind = Kind {
+    name: "LimitRange",
+    rules: Rules { metadata: MetadataRule::OBJECT, create_on_update: true, ..Rules::COMMON },
+    default,
+    prepare_create,
+    validate,
+    ..BASE
+};
 
-#[derive(Debug)]
-struct LimitRange;
-
-impl Strategy for LimitRange {
-    fn rules(&self) -> &Rules {
-        &Rules { metadata: MetadataRule::OBJECT, create_on_update: true, ..Rules::COMMON }
-    }
-
-    /// Derives the defaults of containers from other fields.
-    fn default(&self, object: &mut Value) {
-        let Some(spec) = object.get_mut("spec") else { return };
-        for limit in items_mut(spec, "limits") {
-            if limit.text(&["type"]) != "Container" {
-                continue;
+/// Derives the defaults of containers from other fields.
+fn default(object: &mut Value) {
+    let Some(spec) = object.get_mut("spec") else { return };
+    for limit in items_mut(spec, "limits") {
+        if limit.text(&["type"]) != "Container" {
+            continue;
+        }
+        for (from, to) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")] {
+            let given: Map<String, Value> = limit.at(&[from]).and_then(Value::as_object).cloned().unwrap_or_default();
+            let derived = object_mut(limit, to);
+            for (name, quantity) in given {
+                default_pointer(derived, &name, quantity);
             }
-            for (from, to) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")] {
-                let given: Map<String, Value> =
-                    limit.at(&[from]).and_then(Value::as_object).cloned().unwrap_or_default();
-                let derived = object_mut(limit, to);
-                for (name, quantity) in given {
-                    default_pointer(derived, &name, quantity);
-                }
-            }
-            // Empty maps are not stored.
-            for field in ["default", "defaultRequest"] {
-                if limit.entries(&[field]).next().is_none() {
-                    as_object(limit).shift_remove(field);
-                }
+        }
+        // Empty maps are not stored.
+        for field in ["default", "defaultRequest"] {
+            if limit.entries(&[field]).next().is_none() {
+                as_object(limit).shift_remove(field);
             }
         }
     }
+}
 
-    fn prepare_create(&self, object: &mut Value, _write: &WriteContext<'_>) {
-        // This is the only kind whose name is optional.
-        if object.text(&["metadata", "name"]).is_empty() {
-            let uid = object.text(&["metadata", "uid"]).to_owned();
-            metadata_mut(object).insert("name".to_owned(), uid.into());
-        }
+fn prepare_create(object: &mut Value, _write: &WriteContext<'_>) {
+    // This is the only kind whose name is optional.
+    if object.text(&["metadata", "name"]).is_empty() {
+        let uid = object.text(&["metadata", "uid"]).to_owned();
+        metadata_mut(object).insert("name".to_owned(), uid.into());
     }
+}
 
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        let range = Field::object(object);
-        let limits = range.child("spec.limits");
-        let mut seen = DuplicateCheck::default();
-        for limit in limits.items() {
-            let name = limit.child("type");
-            let kind = limit.json().text(&["type"]);
-            let problems = qualified_name(kind);
-            if problems.is_empty()
-                && !kind.contains('/')
-                && !matches!(kind, "Pod" | "Container" | "PersistentVolumeClaim")
-            {
-                name.invalid_as(kind, "must be a standard limit type or fully qualified", errors);
-            }
-            name.invalid_each(problems, errors);
-            if seen.repeats(kind) {
-                errors.duplicate(name.path(), kind);
-            }
-            validate_limit(&limit, kind, errors);
+fn validate(range: &Field<'_>, errors: &mut Errors) {
+    let limits = range.child("spec.limits");
+    let mut seen = DuplicateCheck::default();
+    for limit in limits.items() {
+        let name = limit.child("type");
+        let kind = limit.json().text(&["type"]);
+        let problems = qualified_name(kind);
+        if problems.is_empty() && !kind.contains('/') && !matches!(kind, "Pod" | "Container" | "PersistentVolumeClaim")
+        {
+            name.invalid_as(kind, "must be a standard limit type or fully qualified", errors);
         }
+        name.invalid_each(problems, errors);
+        limit.check_unique_by("type", &mut seen, errors);
+        validate_limit(&limit, kind, errors);
     }
 }
 
@@ -78,9 +69,7 @@ fn validate_limit(limit: &Field<'_>, kind: &str, errors: &mut Errors) {
     let (mut names, mut seen) = (Vec::new(), DuplicateCheck::default());
     for (list, amounts) in LISTS.iter().zip(&lists) {
         if kind == "Pod" && list.starts_with("default") {
-            if !amounts.is_empty() {
-                amounts.forbidden("may not be specified when `type` is 'Pod'", errors);
-            }
+            amounts.check_empty("may not be specified when `type` is 'Pod'", errors);
             continue;
         }
         if *list == "maxLimitRequestRatio" && kind == "PersistentVolumeClaim" {

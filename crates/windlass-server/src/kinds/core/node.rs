@@ -4,119 +4,96 @@ use std::borrow::Cow;
 
 use crate::{
     codec::go_quote,
-    kinds::{amount, prelude::*},
+    kinds::{
+        prelude::*,
+        quantity::{check_integer, check_not_negative},
+    },
 };
 
 pub(super) const KIND: Kind = Kind {
     name: "Node",
-    prefix: "/registry/minions/",
-    subresources: &["status", "proxy"],
-    strategy: |_| Arc::new(Node),
+    prefix: Some("/registry/minions/"),
+    rules: Rules {
+        status: StatusRule::Initial,
+        fields: &[FieldRule { label: "spec.unschedulable", path: "spec.unschedulable" }],
+        selects_namespace: false,
+        ..Rules::WITH_STATUS
+    },
+    default,
+    prepare_create: |object, _| drop_config(object),
+    prepare_update: |new, _| drop_config(new),
+    prepare_status: |new, _, _| drop_config(new),
+    validate,
+    validate_update,
+    validate_status: validate_update,
+    warnings,
+    field: |node, label| {
+        let is_unset = label == "spec.unschedulable" && !node.flag(&["spec", "unschedulable"]);
+        is_unset.then_some(Cow::Borrowed("false"))
+    },
     ..BASE
 };
 
-#[derive(Debug)]
-struct Node;
-
-impl Strategy for Node {
-    fn rules(&self) -> &Rules {
-        &Rules {
-            status: StatusRule::Initial,
-            fields: &[FieldRule { label: "spec.unschedulable", path: "spec.unschedulable" }],
-            selects_namespace: false,
-            ..Rules::WITH_STATUS
+fn default(object: &mut Value) {
+    // Both fields contain the pod range. If they differ, the older one wins.
+    let range = object.text(&["spec", "podCIDR"]).to_owned();
+    let first = object.items(&["spec", "podCIDRs"]).first().cloned();
+    let spec = object_mut(object, "spec");
+    match first {
+        Some(first) if range.is_empty() => drop(spec.insert("podCIDR".to_owned(), first)),
+        first if !range.is_empty() && first.as_ref().is_none_or(|first| *first != *range) => {
+            spec.insert("podCIDRs".to_owned(), json!([range]));
+        }
+        _ => {}
+    }
+    if let Some(capacity) = object.at(&["status", "capacity"]).cloned() {
+        let status = object_mut(object, "status");
+        if status.at(&["allocatable"]).is_none() {
+            status.insert("allocatable".to_owned(), capacity);
         }
     }
+}
 
-    fn default(&self, object: &mut Value) {
-        // Both fields contain the pod range. If they differ, the older one wins.
-        let range = object.text(&["spec", "podCIDR"]).to_owned();
-        let first = object.items(&["spec", "podCIDRs"]).first().cloned();
-        let spec = object_mut(object, "spec");
-        match first {
-            Some(first) if range.is_empty() => drop(spec.insert("podCIDR".to_owned(), first)),
-            first if !range.is_empty() && first.as_ref().is_none_or(|first| *first != *range) => {
-                spec.insert("podCIDRs".to_owned(), json!([range]));
-            }
-            _ => {}
-        }
-        if let Some(capacity) = object.at(&["status", "capacity"]).cloned() {
-            let status = object_mut(object, "status");
-            if status.at(&["allocatable"]).is_none() {
-                status.insert("allocatable".to_owned(), capacity);
-            }
-        }
+fn validate(node: &Field<'_>, errors: &mut Errors) {
+    validate_taints(node, errors);
+    validate_resources(node, errors);
+    if let Some(capacity) = node.child("status.nodeInfo.swap.capacity").int().filter(|capacity| *capacity <= 0) {
+        errors.invalid(&Path::new("metadata.nodeSwapStatus.capacity"), &capacity, "must be greater than zero");
     }
+    validate_features(node, errors);
+    validate_pod_ranges(&node.child("spec.podCIDRs"), errors);
+}
 
-    fn prepare_create(&self, object: &mut Value, _write: &WriteContext<'_>) {
-        drop_config(object);
+fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let (spec, old_spec) = (new.child("spec"), old.child("spec"));
+    let (ranges, old_ranges) = (spec.child("podCIDRs"), old_spec.child("podCIDRs"));
+    if !old_ranges.is_empty() && old_ranges.value() != ranges.value() {
+        ranges.forbidden("node updates may not change podCIDR except from \"\" to valid", errors);
     }
-
-    fn prepare_update(&self, new: &mut Value, _old: &Value) {
-        drop_config(new);
+    let (provider, old_provider) = (spec.child("providerID"), old_spec.child("providerID"));
+    if !old_provider.is_empty() && old_provider.text() != provider.text() {
+        provider.forbidden("node updates may not change providerID except from \"\" to valid", errors);
     }
-
-    fn prepare_status(&self, new: &mut Value, _old: &Value, _write: &WriteContext<'_>) {
-        drop_config(new);
+    // The real server validates these twice and reports errors twice.
+    validate_resources(new, errors);
+    validate_features(new, errors);
+    validate_taints(new, errors);
+    let external = spec.child("externalID");
+    if external.text() != old_spec.child("externalID").text() {
+        external.forbidden("may not be updated", errors);
     }
+}
 
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        let node = Field::object(object);
-        validate_taints(&node, errors);
-        validate_resources(&node, errors);
-        if let Some(capacity) = node.child("status.nodeInfo.swap.capacity").int().filter(|capacity| *capacity <= 0) {
-            errors.invalid(&Path::new("metadata.nodeSwapStatus.capacity"), &capacity, "must be greater than zero");
-        }
-        validate_features(&node, errors);
-        validate_pod_ranges(&node.child("spec.podCIDRs"), errors);
-    }
-
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        let (new, old) = (Field::object(new), Field::object(old));
-        let (spec, old_spec) = (new.child("spec"), old.child("spec"));
-        let (ranges, old_ranges) = (spec.child("podCIDRs"), old_spec.child("podCIDRs"));
-        if !old_ranges.is_empty() && old_ranges.value() != ranges.value() {
-            ranges.forbidden("node updates may not change podCIDR except from \"\" to valid", errors);
-        }
-        let (provider, old_provider) = (spec.child("providerID"), old_spec.child("providerID"));
-        if !old_provider.is_empty() && old_provider.text() != provider.text() {
-            provider.forbidden("node updates may not change providerID except from \"\" to valid", errors);
-        }
-        // The real server validates these twice and reports errors twice.
-        validate_resources(&new, errors);
-        validate_features(&new, errors);
-        validate_taints(&new, errors);
-        let external = spec.child("externalID");
-        if external.text() != old_spec.child("externalID").text() {
-            external.forbidden("may not be updated", errors);
-        }
-    }
-
-    fn validate_status(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        self.validate_update(new, old, errors);
-    }
-
-    fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
-        if new.text(&["spec", "externalID"]).is_empty() {
-            return Vec::new();
-        }
-        vec!["spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned()]
-    }
-
-    fn field<'v>(&self, object: &'v Value, label: &str) -> Cow<'v, str> {
-        match label {
-            "spec.unschedulable" if !object.flag(&["spec", "unschedulable"]) => Cow::Borrowed("false"),
-            _ => self.rules().field_text(object, label),
-        }
+fn warnings(new: &Value, _old: Option<&Value>, warnings: &mut Vec<String>) {
+    if !new.text(&["spec", "externalID"]).is_empty() {
+        warnings.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
     }
 }
 
 /// Removes the source of the kubelet's configuration, which belongs to a removed feature.
 fn drop_config(node: &mut Value) {
     object_mut(node, "spec").shift_remove("configSource");
-    if let Some(status) = entry_mut(node, "status") {
-        as_object(status).shift_remove("config");
-    }
+    change_each(node, "status", |status| drop(status.shift_remove("config")));
 }
 
 /// Validates the pod ranges of a node: at most one for each IP family.
@@ -138,12 +115,9 @@ fn validate_resources(node: &Field<'_>, errors: &mut Errors) {
         let list = node.child(list);
         for (name, quantity) in list.entries() {
             let quantity = Field::new(list.path().child(name), quantity.value());
-            let value = amount(quantity.text()).unwrap_or_default();
-            if value < 0.0 {
-                quantity.invalid_as(quantity.text(), "must be greater than or equal to 0", errors);
-            }
-            if name.contains('/') && !name.contains("kubernetes.io/") && value.fract() != 0.0 {
-                quantity.invalid_as(quantity.text(), "must be an integer", errors);
+            check_not_negative(&quantity, errors);
+            if name.contains('/') && !name.contains("kubernetes.io/") {
+                check_integer(&quantity, errors);
             }
         }
     }
@@ -186,7 +160,7 @@ fn validate_taints(node: &Field<'_>, errors: &mut Errors) {
     let mut seen = DuplicateCheck::default();
     for taint in taints.items() {
         let (key, value) = (taint.child("key"), taint.child("value"));
-        key.invalid_each(qualified_name(key.text()), errors);
+        key.check_text(qualified_name, errors);
         let problems = label_value(value.text());
         if !problems.is_empty() {
             value.invalid_as(value.text(), &problems.join(";"), errors);

@@ -9,9 +9,17 @@ use crate::kinds::{
 
 pub(super) const KIND: Kind = Kind {
     name: "PersistentVolume",
-    prefix: "/registry/persistentvolumes/",
-    subresources: &["status"],
-    strategy: |_| Arc::new(PersistentVolume),
+    rules: Rules {
+        metadata: MetadataRule { changed: 2, ..MetadataRule::OBJECT },
+        returns_deleted: true,
+        ..Rules::WITH_STATUS
+    },
+    default,
+    prepare_create,
+    prepare_status,
+    validate,
+    validate_update,
+    warnings,
     ..BASE
 };
 
@@ -21,7 +29,6 @@ pub(super) const VOLUME_MODES: [&str; 2] = ["Block", "Filesystem"];
 const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const ATTRIBUTES_CLASS: &str = "volumeAttributesClassName";
 const PHASE_TIME: &str = "lastPhaseTransitionTime";
-const INLINE: &str = "in the context of inline volumes";
 
 /// The volume types in the order of validation.
 const SOURCES: [&str; 22] = [
@@ -49,9 +56,10 @@ const SOURCES: [&str; 22] = [
     "csi",
 ];
 
+pub(super) const STORAGE_CLASS_DEPRECATED: &str = "deprecated since v1.8; use \"storageClassName\" attribute instead";
 /// The annotations that cause a warning, and its text.
 const DEPRECATED_ANNOTATIONS: [(&str, &str); 2] = [
-    (STORAGE_CLASS, "deprecated since v1.8; use \"storageClassName\" attribute instead"),
+    (STORAGE_CLASS, STORAGE_CLASS_DEPRECATED),
     ("volume.beta.kubernetes.io/mount-options", "deprecated since v1.31; use \"mountOptions\" attribute instead"),
 ];
 /// The volume types that cause a warning, and its text.
@@ -66,112 +74,92 @@ const DEPRECATED_SOURCES: [(&str, &str); 6] = [
 const RECYCLE_WARNING: &str = "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, \
                                the recommended approach is to use dynamic provisioning.";
 
-#[derive(Debug)]
-struct PersistentVolume;
+fn default(object: &mut Value) {
+    let spec = object_mut(object, "spec");
+    default_to(spec, "persistentVolumeReclaimPolicy", "Retain");
+    default_pointer(spec, "volumeMode", "Filesystem");
+    default_source(spec);
+    default_to(object_mut(object, "status"), "phase", "Pending");
+}
 
-impl Strategy for PersistentVolume {
-    fn rules(&self) -> &Rules {
-        &Rules {
-            metadata: MetadataRule { changed: 2, ..MetadataRule::OBJECT },
-            returns_deleted: true,
-            ..Rules::WITH_STATUS
-        }
-    }
+fn prepare_create(object: &mut Value, write: &WriteContext<'_>) {
+    let status = object_mut(object, "status");
+    status.insert("phase".to_owned(), "Pending".into());
+    status.insert(PHASE_TIME.to_owned(), write.now().into());
+}
 
-    fn default(&self, object: &mut Value) {
-        let spec = object_mut(object, "spec");
-        default_to(spec, "persistentVolumeReclaimPolicy", "Retain");
-        default_pointer(spec, "volumeMode", "Filesystem");
-        default_source(spec);
-        default_to(object_mut(object, "status"), "phase", "Pending");
-    }
-
-    fn prepare_create(&self, object: &mut Value, write: &WriteContext<'_>) {
-        let status = object_mut(object, "status");
-        status.insert("phase".to_owned(), "Pending".into());
+fn prepare_status(new: &mut Value, old: &Value, write: &WriteContext<'_>) {
+    let status = object_mut(new, "status");
+    let same_phase = status.text(&["phase"]) == old.text(&["status", "phase"]);
+    let (time, old_time) = (status.at(&[PHASE_TIME]), old.at(&["status", PHASE_TIME]));
+    if same_phase && time.is_none() {
+        status.insert(PHASE_TIME.to_owned(), old_time.cloned().unwrap_or_default());
+    } else if !same_phase && (time.is_none() || time == old_time) {
         status.insert(PHASE_TIME.to_owned(), write.now().into());
     }
+}
 
-    fn prepare_status(&self, new: &mut Value, old: &Value, write: &WriteContext<'_>) {
-        let status = object_mut(new, "status");
-        let same_phase = status.text(&["phase"]) == old.text(&["status", "phase"]);
-        let (time, old_time) = (status.at(&[PHASE_TIME]), old.at(&["status", PHASE_TIME]));
-        if same_phase && time.is_none() {
-            status.insert(PHASE_TIME.to_owned(), old_time.cloned().unwrap_or_default());
-        } else if !same_phase && (time.is_none() || time == old_time) {
-            status.insert(PHASE_TIME.to_owned(), write.now().into());
+fn validate(volume: &Field<'_>, errors: &mut Errors) {
+    let spec = volume.child("spec");
+    validate_access_modes(&spec.child("accessModes"), errors);
+    validate_capacity(&spec.child("capacity"), errors);
+    spec.child("persistentVolumeReclaimPolicy").one_of(&["Delete", "Recycle", "Retain"], errors);
+    let affinity = spec.child("nodeAffinity");
+    let required = affinity.child("required");
+    if required.is_set() {
+        validate_node_selector(&required, errors);
+    } else if affinity.is_set() {
+        required.required("must specify required node constraints", errors);
+    }
+    validate_source(&spec, volume.child("metadata.name").text(), errors);
+    spec.child("storageClassName").optional_text(dns_subdomain, errors);
+    spec.child("volumeMode").one_of(&VOLUME_MODES, errors);
+    let class = spec.child(ATTRIBUTES_CLASS);
+    if class.is_set() {
+        class.check_not_empty("an empty string is disallowed", errors);
+        class.optional_text(dns_subdomain, errors);
+        spec.child("csi").check_set("has to be specified when using volumeAttributesClassName", errors);
+    }
+}
+
+fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    // The real server validates the spec twice and reports errors twice.
+    validate(new, errors);
+    let (new, old) = (new.child("spec"), old.child("spec"));
+    let (mut new_source, old_source) = (sources(new.json()), sources(old.json()));
+    // A secret for expansion may be added later.
+    if old_source.at(&["csi"]).is_some()
+        && old_source.at(&["csi", "controllerExpandSecretRef"]).is_none()
+        && let Some(csi) = entry_mut(&mut new_source, "csi")
+    {
+        as_object(csi).shift_remove("controllerExpandSecretRef");
+    }
+    if !same(Some(&new_source), Some(&old_source)) {
+        let detail = "spec.persistentvolumesource is immutable after creation";
+        new.child("persistentvolumesource").forbidden(detail, errors);
+    }
+    // The real server reports these two paths without the spec.
+    errors.immutable(&Path::new("volumeMode"), new.child("volumeMode").value(), old.child("volumeMode").value());
+    if let Some(affinity) = old.child("nodeAffinity").value() {
+        errors.immutable(&Path::new("nodeAffinity"), new.child("nodeAffinity").value(), Some(affinity));
+    }
+    let class = new.child(ATTRIBUTES_CLASS);
+    if old.child(ATTRIBUTES_CLASS).is_set() && !class.is_set() {
+        class.forbidden("update from non-nil value to nil is forbidden", errors);
+    }
+}
+
+fn warnings(new: &Value, _old: Option<&Value>, warnings: &mut Vec<String>) {
+    for (key, text) in DEPRECATED_ANNOTATIONS {
+        if new.at(&["metadata", "annotations", key]).is_some() {
+            warnings.push(format!("metadata.annotations[{key}]: {text}"));
         }
     }
-
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        let volume = Field::object(object);
-        let spec = volume.child("spec");
-        validate_access_modes(&spec.child("accessModes"), errors);
-        validate_capacity(&spec.child("capacity"), errors);
-        spec.child("persistentVolumeReclaimPolicy").one_of(&["Delete", "Recycle", "Retain"], errors);
-        let affinity = spec.child("nodeAffinity");
-        let required = affinity.child("required");
-        if required.is_set() {
-            validate_node_selector(&required, errors);
-        } else if affinity.is_set() {
-            required.required("must specify required node constraints", errors);
-        }
-        validate_source(&spec, volume.child("metadata.name").text(), errors);
-        spec.child("storageClassName").optional_text(dns_subdomain, errors);
-        spec.child("volumeMode").one_of(&VOLUME_MODES, errors);
-        let class = spec.child(ATTRIBUTES_CLASS);
-        if class.is_set() {
-            if class.is_empty() {
-                class.required("an empty string is disallowed", errors);
-            }
-            class.optional_text(dns_subdomain, errors);
-            let driver = spec.child("csi");
-            if !driver.is_set() {
-                driver.required("has to be specified when using volumeAttributesClassName", errors);
-            }
-        }
+    if new.text(&["spec", "persistentVolumeReclaimPolicy"]) == "Recycle" {
+        warnings.push(RECYCLE_WARNING.to_owned());
     }
-
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        // The real server validates the spec twice and reports errors twice.
-        self.validate(new, errors);
-        let (mut new_source, old_source) = (sources(new), sources(old));
-        // A secret for expansion may be added later.
-        if old_source.at(&["csi"]).is_some()
-            && old_source.at(&["csi", "controllerExpandSecretRef"]).is_none()
-            && let Some(csi) = entry_mut(&mut new_source, "csi")
-        {
-            as_object(csi).shift_remove("controllerExpandSecretRef");
-        }
-        let spec = Path::new("spec");
-        if !same(Some(&new_source), Some(&old_source)) {
-            let detail = "spec.persistentvolumesource is immutable after creation";
-            errors.forbidden(&spec.child("persistentvolumesource"), detail);
-        }
-        // The real server reports these two paths without the spec.
-        errors.immutable(&Path::new("volumeMode"), new.at(&["spec", "volumeMode"]), old.at(&["spec", "volumeMode"]));
-        if let Some(affinity) = old.at(&["spec", "nodeAffinity"]) {
-            errors.immutable(&Path::new("nodeAffinity"), new.at(&["spec", "nodeAffinity"]), Some(affinity));
-        }
-        if old.at(&["spec", ATTRIBUTES_CLASS]).is_some() && new.at(&["spec", ATTRIBUTES_CLASS]).is_none() {
-            errors.forbidden(&spec.child(ATTRIBUTES_CLASS), "update from non-nil value to nil is forbidden");
-        }
-    }
-
-    fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
-        let mut warnings = Vec::new();
-        for (key, text) in DEPRECATED_ANNOTATIONS {
-            if new.at(&["metadata", "annotations", key]).is_some() {
-                warnings.push(format!("metadata.annotations[{key}]: {text}"));
-            }
-        }
-        if new.text(&["spec", "persistentVolumeReclaimPolicy"]) == "Recycle" {
-            warnings.push(RECYCLE_WARNING.to_owned());
-        }
-        let deprecated = DEPRECATED_SOURCES.iter().filter(|(kind, _)| new.at(&["spec", kind]).is_some());
-        warnings.extend(deprecated.map(|(_, text)| (*text).to_owned()));
-        warnings
-    }
+    let deprecated = DEPRECATED_SOURCES.iter().filter(|(kind, _)| new.at(&["spec", kind]).is_some());
+    warnings.extend(deprecated.map(|(_, text)| (*text).to_owned()));
 }
 
 /// Applies the defaults of volume types, for persistent volumes and pods.
@@ -201,16 +189,14 @@ pub(crate) fn default_source(volume: &mut Map<String, Value>) {
 }
 
 /// Returns the sources of a volume, by type.
-fn sources(volume: &Value) -> Value {
-    let sources = SOURCES.iter().filter_map(|kind| Some(((*kind).to_owned(), volume.at(&["spec", kind])?.clone())));
+fn sources(spec: &Value) -> Value {
+    let sources = SOURCES.iter().filter_map(|kind| Some(((*kind).to_owned(), spec.at(&[kind])?.clone())));
     Value::Object(sources.collect())
 }
 
 /// Validates the capacity of a volume: a positive amount of storage, and nothing else.
 fn validate_capacity(capacity: &Field<'_>, errors: &mut Errors) {
-    if capacity.is_empty() {
-        capacity.required("", errors);
-    }
+    capacity.check_not_empty("", errors);
     if !capacity.entries().map(|(name, _)| name).eq(["storage"]) {
         errors.unsupported(capacity.path(), capacity.json(), &["storage"]);
     }
@@ -222,37 +208,22 @@ fn validate_capacity(capacity: &Field<'_>, errors: &mut Errors) {
 
 /// Validates a volume that a VolumeAttachment describes inline. Claims do not apply to it.
 pub(crate) fn validate_inline_volume(spec: &Field<'_>, errors: &mut Errors) {
-    let (claim, capacity, driver) = (spec.child("claimRef"), spec.child("capacity"), spec.child("csi"));
-    if claim.is_set() {
-        forbid_inline(&claim, errors);
-    }
-    if !capacity.is_empty() {
-        forbid_inline(&capacity, errors);
-    }
-    if !driver.is_set() {
-        driver.required(&format!("has to be specified {INLINE}"), errors);
-    }
+    const UNSUPPORTED: &str = "may not be specified in the context of inline volumes";
+    spec.child("claimRef").check_unset(UNSUPPORTED, errors);
+    spec.child("capacity").check_empty(UNSUPPORTED, errors);
+    spec.child("csi").check_set("has to be specified in the context of inline volumes", errors);
     validate_access_modes(&spec.child("accessModes"), errors);
-    let reclaim_policy = spec.child("persistentVolumeReclaimPolicy");
+    let (reclaim_policy, mode) = (spec.child("persistentVolumeReclaimPolicy"), spec.child("volumeMode"));
     if !matches!(reclaim_policy.text(), "" | "Retain") {
-        reclaim_policy.forbidden(&format!("may only be Retain {INLINE}"), errors);
+        reclaim_policy.forbidden("may only be Retain in the context of inline volumes", errors);
     }
-    let (affinity, class, mode) =
-        (spec.child("nodeAffinity"), spec.child("storageClassName"), spec.child("volumeMode"));
-    if affinity.is_set() {
-        forbid_inline(&affinity, errors);
-    }
+    spec.child("nodeAffinity").check_unset(UNSUPPORTED, errors);
     validate_source(spec, "", errors);
-    if !class.is_empty() {
-        forbid_inline(&class, errors);
-    }
+    spec.child("storageClassName").check_empty(UNSUPPORTED, errors);
     if mode.is_set() && mode.text() != "Filesystem" {
-        mode.forbidden(&format!("may not specify volumeMode other than Filesystem {INLINE}"), errors);
+        let detail = "may not specify volumeMode other than Filesystem in the context of inline volumes";
+        mode.forbidden(detail, errors);
     }
-}
-
-fn forbid_inline(field: &Field<'_>, errors: &mut Errors) {
-    field.forbidden(&format!("may not be specified {INLINE}"), errors);
 }
 
 /// Validates that a volume has exactly one type, or `flexVolume` in addition. Inline volumes have no name.
@@ -285,9 +256,7 @@ fn validate_source(spec: &Field<'_>, name: &str, errors: &mut Errors) {
 
 /// Validates the access modes of a volume or a claim.
 pub(super) fn validate_access_modes(modes: &Field<'_>, errors: &mut Errors) {
-    if modes.is_empty() {
-        modes.required("", errors);
-    }
+    modes.check_not_empty("", errors);
     let (mut exclusive, mut shared) = (false, false);
     for mode in modes.items() {
         match mode.text() {

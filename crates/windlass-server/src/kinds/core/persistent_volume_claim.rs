@@ -2,94 +2,76 @@
 
 use crate::kinds::{
     amount,
-    core::persistent_volume::{STORAGE_CLASS, VOLUME_MODES, validate_access_modes, validate_amount, validate_positive},
+    core::persistent_volume::{
+        STORAGE_CLASS, STORAGE_CLASS_DEPRECATED, VOLUME_MODES, validate_access_modes, validate_amount,
+        validate_positive,
+    },
+    pod_spec::warnings::warn_of_fraction,
     prelude::*,
     selector::validate_selector,
 };
 
 pub(super) const KIND: Kind = Kind {
     name: "PersistentVolumeClaim",
-    prefix: "/registry/persistentvolumeclaims/",
-    subresources: &["status"],
-    strategy: |_| Arc::new(PersistentVolumeClaim),
+    rules: Rules { returns_deleted: true, rewrites_new: |_| true, ..Rules::WITH_STATUS },
+    default,
+    prepare_create,
+    prepare_update: |new, _| copy_source(new),
+    validate: |object, errors| validate_claim_spec(&object.child("spec"), errors),
+    validate_update,
+    validate_status,
+    warnings,
     ..BASE
 };
 
-#[derive(Debug)]
-struct PersistentVolumeClaim;
+fn default(object: &mut Value) {
+    default_pointer(object_mut(object, "spec"), "volumeMode", "Filesystem");
+    default_to(object_mut(object, "status"), "phase", "Pending");
+}
 
-impl Strategy for PersistentVolumeClaim {
-    fn rules(&self) -> &Rules {
-        &Rules { returns_deleted: true, rewrites_new: |_| true, ..Rules::WITH_STATUS }
+fn prepare_create(object: &mut Value, _write: &WriteContext<'_>) {
+    drop_unsupported_sources(object);
+    copy_source(object);
+    object_mut(object, "status").insert("phase".to_owned(), "Pending".into());
+}
+
+fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    validate_spec_change(new.json(), old.json(), errors);
+    let size = |claim: &Field<'_>, path: &str| amount(claim.child(path).text()).unwrap_or_default();
+    let requests = new.child("spec.resources.requests.storage");
+    let requested = size(new, "spec.resources.requests.storage");
+    if requested < size(old, "spec.resources.requests.storage") && requested <= size(old, "status.capacity.storage") {
+        requests.forbidden("field can not be less than status.capacity", errors);
     }
-
-    fn default(&self, object: &mut Value) {
-        default_pointer(object_mut(object, "spec"), "volumeMode", "Filesystem");
-        default_to(object_mut(object, "status"), "phase", "Pending");
+    let mode = old.child("spec.volumeMode");
+    // The real server reports this path without the spec.
+    errors.immutable(&Path::new("volumeMode"), new.child("spec.volumeMode").value(), mode.value());
+    let class = new.child("spec.volumeAttributesClassName");
+    let has_changed = class.value() != old.child("spec.volumeAttributesClassName").value();
+    if has_changed && old.child("status.currentVolumeAttributesClassName").is_set() {
+        let change = match class.value().and_then(Value::as_str) {
+            None => "nil",
+            Some("") => "empty string",
+            Some(_) => return,
+        };
+        let detail = format!("update to {change} is forbidden when status.currentVolumeAttributesClassName is not nil");
+        class.forbidden(&detail, errors);
     }
+}
 
-    fn prepare_create(&self, object: &mut Value, _write: &WriteContext<'_>) {
-        drop_unsupported_sources(object);
-        copy_source(object);
-        object_mut(object, "status").insert("phase".to_owned(), "Pending".into());
+fn validate_status(claim: &Field<'_>, _old: &Field<'_>, errors: &mut Errors) {
+    for (_, quantity) in claim.child("status.capacity").entries() {
+        validate_amount(&quantity, errors);
     }
+}
 
-    fn prepare_update(&self, new: &mut Value, _old: &Value) {
-        copy_source(new);
+fn warnings(new: &Value, _old: Option<&Value>, warnings: &mut Vec<String>) {
+    if new.at(&["metadata", "annotations", STORAGE_CLASS]).is_some() {
+        warnings.push(format!("metadata.annotations[{STORAGE_CLASS}]: {STORAGE_CLASS_DEPRECATED}"));
     }
-
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        validate_claim_spec(&Field::object(object).child("spec"), errors);
-    }
-
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        validate_spec_change(new, old, errors);
-        let spec = Path::new("spec");
-        let size = |claim: &Value, path: &[&str]| amount(claim.text(path)).unwrap_or_default();
-        let requested = |claim: &Value| size(claim, &["spec", "resources", "requests", "storage"]);
-        if requested(new) < requested(old) && requested(new) <= size(old, &["status", "capacity", "storage"]) {
-            let detail = "field can not be less than status.capacity";
-            errors.forbidden(&spec.child("resources.requests.storage"), detail);
-        }
-        // The real server reports this path without the spec.
-        errors.immutable(&Path::new("volumeMode"), new.at(&["spec", "volumeMode"]), old.at(&["spec", "volumeMode"]));
-        let path = ["spec", "volumeAttributesClassName"];
-        let (new_class, old_class) = (new.at(&path), old.at(&path));
-        if new_class != old_class && old.at(&["status", "currentVolumeAttributesClassName"]).is_some() {
-            let change = match new_class.and_then(Value::as_str) {
-                None => "nil",
-                Some("") => "empty string",
-                Some(_) => return,
-            };
-            let detail =
-                format!("update to {change} is forbidden when status.currentVolumeAttributesClassName is not nil");
-            errors.forbidden(&spec.child("volumeAttributesClassName"), &detail);
-        }
-    }
-
-    fn validate_status(&self, new: &Value, _old: &Value, errors: &mut Errors) {
-        let claim = Field::object(new);
-        for (_, quantity) in claim.child("status.capacity").entries() {
-            validate_amount(&quantity, errors);
-        }
-    }
-
-    fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if new.at(&["metadata", "annotations", STORAGE_CLASS]).is_some() {
-            warnings.push(format!(
-                "metadata.annotations[{STORAGE_CLASS}]: deprecated since v1.8; use \"storageClassName\" attribute instead"
-            ));
-        }
-        for list in ["requests", "limits"] {
-            let text = new.text(&["spec", "resources", list, "storage"]);
-            if amount(text).is_some_and(|amount| amount.fract() != 0.0) {
-                warnings.push(format!(
-                    "spec.resources.{list}[storage]: fractional byte value {text:?} is invalid, must be an integer"
-                ));
-            }
-        }
-        warnings
+    for list in ["requests", "limits"] {
+        let amounts = Field::new(Path::new("spec.resources"), new.at(&["spec", "resources"]));
+        warn_of_fraction(&amounts.child(list).key("storage"), warnings);
     }
 }
 
@@ -131,9 +113,7 @@ fn copy_source(claim: &mut Value) {
 /// Validates the spec of a claim in any object.
 pub(crate) fn validate_claim_spec(spec: &Field<'_>, errors: &mut Errors) {
     let modes = spec.child("accessModes");
-    if modes.is_empty() {
-        modes.required("at least 1 access mode is required", errors);
-    }
+    modes.check_not_empty("at least 1 access mode is required", errors);
     validate_selector(&spec.child("selector"), errors);
     if !modes.is_empty() {
         validate_access_modes(&modes, errors);
@@ -171,12 +151,11 @@ fn validate_data_source(source: &Field<'_>, errors: &mut Errors) {
     source.check(&[("name", Rule::Required), ("kind", Rule::Required)], errors);
     let (group, kind) = (source.child("apiGroup"), source.child("kind").text());
     if !group.is_empty() {
-        group.invalid_each(dns_subdomain(group.text()), errors);
+        group.check_text(dns_subdomain, errors);
     } else if kind != "PersistentVolumeClaim" {
         source.invalid_as(kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup", errors);
     }
-    let namespace = source.child("namespace");
-    namespace.optional_text(dns_label, errors);
+    source.child("namespace").optional_text(dns_label, errors);
 }
 
 /// Validates that an update changes only the mutable fields of the spec.

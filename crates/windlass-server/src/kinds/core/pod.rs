@@ -16,151 +16,116 @@ mod update;
 
 pub(super) const KIND: Kind = Kind {
     name: "Pod",
-    prefix: "/registry/pods/",
-    subresources: &[
-        "status",
-        "binding",
-        "eviction",
-        "attach",
-        "exec",
-        "log",
-        "portforward",
-        "proxy",
-        "ephemeralcontainers",
-        "resize",
-    ],
-    strategy: |_| Arc::new(Pod),
+    rules: Rules {
+        resets: Resets {
+            status: &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"],
+            ..Resets::STATUS
+        },
+        generation: Generation::Spec,
+        returns_deleted: true,
+        deletion: Deletion::Graceful,
+        pod_spec: Some("/spec"),
+        fields: &[
+            FieldRule { label: "spec.nodeName", path: "spec.nodeName" },
+            FieldRule { label: "spec.host", path: "spec.nodeName" },
+            FieldRule { label: "spec.restartPolicy", path: "spec.restartPolicy" },
+            FieldRule { label: "spec.schedulerName", path: "spec.schedulerName" },
+            FieldRule { label: "spec.serviceAccountName", path: "spec.serviceAccountName" },
+            FieldRule { label: "spec.hostNetwork", path: "spec.hostNetwork" },
+            FieldRule { label: "status.phase", path: "status.phase" },
+            FieldRule { label: "status.podIP", path: "status.podIP" },
+            FieldRule { label: "status.podIPs", path: "status.podIPs" },
+            FieldRule { label: "status.nominatedNodeName", path: "status.nominatedNodeName" },
+        ],
+        ..Rules::WITH_STATUS
+    },
+    default: default_pod,
+    prepare_create,
+    prepare_status,
+    prepare_part: |part, new, old, _| parts::prepare(part, new, old),
+    validate,
+    validate_create,
+    validate_update: |new, old, errors| update::validate(&new.child("spec"), &old.child("spec"), errors),
+    validate_status: status::validate,
+    validate_part,
+    warnings: warnings::of_pod,
+    field,
     ..BASE
 };
 
-#[derive(Debug)]
-struct Pod;
-
-impl Strategy for Pod {
-    fn rules(&self) -> &Rules {
-        &Rules {
-            resets: Resets {
-                status: &["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"],
-                ..Resets::STATUS
-            },
-            generation: Generation::Spec,
-            returns_deleted: true,
-            deletion: Deletion::Graceful,
-            pod_spec: Some("/spec"),
-            fields: &[
-                FieldRule { label: "spec.nodeName", path: "spec.nodeName" },
-                FieldRule { label: "spec.host", path: "spec.nodeName" },
-                FieldRule { label: "spec.restartPolicy", path: "spec.restartPolicy" },
-                FieldRule { label: "spec.schedulerName", path: "spec.schedulerName" },
-                FieldRule { label: "spec.serviceAccountName", path: "spec.serviceAccountName" },
-                FieldRule { label: "spec.hostNetwork", path: "spec.hostNetwork" },
-                FieldRule { label: "status.phase", path: "status.phase" },
-                FieldRule { label: "status.podIP", path: "status.podIP" },
-                FieldRule { label: "status.podIPs", path: "status.podIPs" },
-                FieldRule { label: "status.nominatedNodeName", path: "status.nominatedNodeName" },
-            ],
-            ..Rules::WITH_STATUS
-        }
+fn prepare_create(pod: &mut Value, _write: &WriteContext<'_>) {
+    let spec = object_mut(pod, "spec");
+    if spec.int(&["terminationGracePeriodSeconds"]).is_some_and(|seconds| seconds < 0) {
+        spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());
     }
-
-    fn default(&self, pod: &mut Value) {
-        default_pod(pod);
+    let quality = quality_of_service(pod);
+    let gated = !pod.items(&["spec", "schedulingGates"]).is_empty();
+    let now = pod.at(&["metadata", "creationTimestamp"]).cloned();
+    let status = object_mut(pod, "status");
+    status.insert("phase".to_owned(), "Pending".into());
+    if gated {
+        let condition = json!({
+            "type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": null, "lastTransitionTime": now,
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        });
+        status.insert("conditions".to_owned(), json!([condition]));
     }
+    status.insert("qosClass".to_owned(), quality.into());
+    select_by_label_keys(pod);
+}
 
-    fn prepare_create(&self, pod: &mut Value, _write: &WriteContext<'_>) {
-        let spec = object_mut(pod, "spec");
-        if spec.int(&["terminationGracePeriodSeconds"]).is_some_and(|seconds| seconds < 0) {
-            spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());
-        }
-        let quality = quality_of_service(pod);
-        let gated = !pod.items(&["spec", "schedulingGates"]).is_empty();
-        let now = pod.at(&["metadata", "creationTimestamp"]).cloned();
-        let status = object_mut(pod, "status");
-        status.insert("phase".to_owned(), "Pending".into());
-        if gated {
-            let condition = json!({
-                "type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": null, "lastTransitionTime": now,
-                "message": "Scheduling is blocked due to non-empty scheduling gates",
-            });
-            status.insert("conditions".to_owned(), json!([condition]));
-        }
+fn prepare_status(new: &mut Value, old: &Value, _write: &WriteContext<'_>) {
+    metadata_mut(new).shift_remove("deletionTimestamp");
+    let (single, first) = (new.text(&["status", "podIP"]).to_owned(), new.items(&["status", "podIPs"]).first());
+    if !single.is_empty() && first.is_some_and(|first| first.text(&["ip"]) != single) {
+        // Older kubelets only set the single address, so that address wins.
+        object_mut(new, "status").insert("podIPs".to_owned(), json!([{"ip": single}]));
+    }
+    let quality = old.text(&["status", "qosClass"]);
+    let status = object_mut(new, "status");
+    if status.text(&["qosClass"]).is_empty() && !quality.is_empty() {
         status.insert("qosClass".to_owned(), quality.into());
-        select_by_label_keys(pod);
     }
+}
 
-    fn prepare_status(&self, new: &mut Value, old: &Value, _write: &WriteContext<'_>) {
-        metadata_mut(new).shift_remove("deletionTimestamp");
-        let (single, first) = (new.text(&["status", "podIP"]).to_owned(), new.items(&["status", "podIPs"]).first());
-        if !single.is_empty() && first.is_some_and(|first| first.text(&["ip"]) != single) {
-            // Older kubelets only set the single address, so that address wins.
-            object_mut(new, "status").insert("podIPs".to_owned(), json!([{"ip": single}]));
-        }
-        let quality = old.text(&["status", "qosClass"]);
-        let status = object_mut(new, "status");
-        if status.text(&["qosClass"]).is_empty() && !quality.is_empty() {
-            status.insert("qosClass".to_owned(), quality.into());
-        }
+fn validate(pod: &Field<'_>, errors: &mut Errors) {
+    let spec = pod.child("spec");
+    if !spec.is_set() {
+        return spec.child("containers").required("", errors);
     }
-
-    fn prepare_part(&self, part: Part, new: &mut Value, old: &Value, _write: &WriteContext<'_>) {
-        parts::prepare(part, new, old);
-    }
-
-    fn validate(&self, pod: &Value, errors: &mut Errors) {
-        let pod = Field::object(pod);
-        let spec = pod.child("spec");
-        if !spec.is_set() {
-            return spec.child("containers").required("", errors);
-        }
-        validate_pod_spec(&spec, errors);
-        validate_token_owner(&spec, errors);
-        for list in ["containers", "initContainers"] {
-            for container in spec.child(list).items() {
-                let image = container.child("image");
-                if image.text().trim() != image.text() {
-                    image.invalid("must not have leading or trailing whitespace", errors);
-                }
+    validate_pod_spec(&spec, errors);
+    validate_token_owner(&spec, errors);
+    for list in ["containers", "initContainers"] {
+        for container in spec.child(list).items() {
+            let image = container.child("image");
+            if image.text().trim() != image.text() {
+                image.invalid("must not have leading or trailing whitespace", errors);
             }
         }
     }
+}
 
-    fn validate_create(&self, pod: &Value, errors: &mut Errors) {
-        let pod = Field::object(pod);
-        let (ephemeral, node) = (pod.child("spec.ephemeralContainers"), pod.child("spec.nodeName"));
-        if !ephemeral.is_empty() {
-            ephemeral.forbidden("cannot be set on create", errors);
+fn validate_create(pod: &Field<'_>, errors: &mut Errors) {
+    let (ephemeral, node) = (pod.child("spec.ephemeralContainers"), pod.child("spec.nodeName"));
+    ephemeral.check_empty("cannot be set on create", errors);
+    if !pod.child("spec.schedulingGates").is_empty() && !node.is_empty() {
+        node.forbidden("cannot be set until all schedulingGates have been cleared", errors);
+    }
+}
+
+fn validate_part(part: Part, new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    validate(new, errors);
+    parts::validate(part, new, old, errors);
+}
+
+fn field<'v>(pod: &'v Value, label: &str) -> Option<Cow<'v, str>> {
+    match label {
+        "spec.hostNetwork" => Some(Cow::Owned(pod.flag(&["spec", "hostNetwork"]).to_string())),
+        "status.podIP" | "status.podIPs" => {
+            let first = pod.items(&["status", "podIPs"]).first().map(|ip| ip.text(&["ip"]));
+            Some(Cow::Borrowed(first.unwrap_or_else(|| pod.text(&["status", "podIP"]))))
         }
-        if !pod.child("spec.schedulingGates").is_empty() && !node.is_empty() {
-            node.forbidden("cannot be set until all schedulingGates have been cleared", errors);
-        }
-    }
-
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        update::validate(&Field::object(new).child("spec"), &Field::object(old).child("spec"), errors);
-    }
-
-    fn validate_status(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        status::validate(new, old, errors);
-    }
-
-    fn validate_part(&self, part: Part, new: &Value, old: &Value, errors: &mut Errors) {
-        self.validate(new, errors);
-        parts::validate(part, &Field::object(new), &Field::object(old), errors);
-    }
-
-    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        warnings::of_pod(new, old)
-    }
-
-    fn field<'v>(&self, pod: &'v Value, label: &str) -> Cow<'v, str> {
-        match label {
-            "spec.hostNetwork" => Cow::Owned(pod.flag(&["spec", "hostNetwork"]).to_string()),
-            "status.podIP" | "status.podIPs" => {
-                let first = pod.items(&["status", "podIPs"]).first().map(|ip| ip.text(&["ip"]));
-                Cow::Borrowed(first.unwrap_or_else(|| pod.text(&["status", "podIP"])))
-            }
-            _ => self.rules().field_text(pod, label),
-        }
+        _ => None,
     }
 }
 
@@ -212,10 +177,9 @@ fn validate_token_owner(spec: &Field<'_>, errors: &mut Errors) {
     }
     for volume in spec.child("volumes").items() {
         for source in volume.child("projected.sources").items() {
-            let token = source.child("serviceAccountToken");
-            if token.is_set() {
-                token.forbidden("must not be specified when serviceAccountName is not set", errors);
-            }
+            source
+                .child("serviceAccountToken")
+                .check_unset("must not be specified when serviceAccountName is not set", errors);
         }
     }
 }

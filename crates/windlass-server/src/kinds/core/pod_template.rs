@@ -6,32 +6,17 @@ use crate::kinds::{
     workload::validate_pod_template,
 };
 
-pub(super) const KIND: Kind =
-    Kind { name: "PodTemplate", prefix: "/registry/podtemplates/", strategy: |_| Arc::new(PodTemplate), ..BASE };
-
-#[derive(Debug)]
-struct PodTemplate;
-
-impl Strategy for PodTemplate {
-    fn rules(&self) -> &Rules {
-        &Rules {
-            metadata: MetadataRule::CHANGES,
-            generation: Generation::Content,
-            returns_deleted: true,
-            pod_spec: Some("/template/spec"),
-            ..Rules::COMMON
-        }
-    }
-
-    fn default(&self, object: &mut Value) {
-        default_template(object, "template");
-    }
-
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        validate_pod_template(&Field::object(object).child("template"), errors);
-    }
-
-    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        warnings::of_pod_template(new, old)
-    }
-}
+pub(super) const KIND: Kind = Kind {
+    name: "PodTemplate",
+    rules: Rules {
+        metadata: MetadataRule::CHANGES,
+        generation: Generation::Content,
+        returns_deleted: true,
+        pod_spec: Some("/template/spec"),
+        ..Rules::COMMON
+    },
+    default: |object| default_template(object, "template"),
+    validate: |object, errors| validate_pod_template(&object.child("template"), errors),
+    warnings: warnings::of_pod_template,
+    ..BASE
+};

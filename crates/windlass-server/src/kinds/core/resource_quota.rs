@@ -6,13 +6,16 @@ use crate::kinds::{
     amount,
     core::resource_names::{COMPUTE, COUNTED, is_quota_resource, is_standard_resource, validate_resource_name},
     prelude::*,
+    quantity::{check_integer, check_not_negative},
 };
 
 pub(super) const KIND: Kind = Kind {
     name: "ResourceQuota",
-    prefix: "/registry/resourcequotas/",
-    subresources: &["status"],
-    strategy: |_| Arc::new(ResourceQuota),
+    rules: Rules { metadata: MetadataRule::CHANGES, returns_deleted: true, ..Rules::WITH_STATUS },
+    validate,
+    validate_update,
+    validate_status,
+    warnings,
     ..BASE
 };
 
@@ -26,64 +29,50 @@ const SCOPES: [&str; 7] = [
     "CrossNamespacePodAffinity",
 ];
 
-#[derive(Debug)]
-struct ResourceQuota;
+fn validate(quota: &Field<'_>, errors: &mut Errors) {
+    let spec = quota.child("spec");
+    validate_amounts(&spec.child("hard"), errors);
+    validate_scopes(&spec, errors);
+    validate_scope_selector(&spec, errors);
+}
 
-impl Strategy for ResourceQuota {
-    fn rules(&self) -> &Rules {
-        &Rules { metadata: MetadataRule::CHANGES, returns_deleted: true, ..Rules::WITH_STATUS }
+fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let sorted_scopes = |quota: &Value| {
+        let mut scopes: Vec<String> = quota.items(&["spec", "scopes"]).iter().map(ToString::to_string).collect();
+        scopes.sort();
+        scopes.dedup();
+        scopes
+    };
+    if sorted_scopes(new.json()) != sorted_scopes(old.json()) {
+        new.child("spec.scopes").invalid("field is immutable", errors);
     }
+}
 
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        let quota = Field::object(object);
-        let spec = quota.child("spec");
-        validate_amounts(&spec.child("hard"), errors);
-        validate_scopes(&spec, errors);
-        validate_scope_selector(&spec, errors);
+fn validate_status(quota: &Field<'_>, _old: &Field<'_>, errors: &mut Errors) {
+    for amounts in ["status.hard", "status.used"] {
+        validate_amounts(&quota.child(amounts), errors);
     }
+}
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        let sorted_scopes = |quota: &Value| {
-            let mut scopes: Vec<String> = quota.items(&["spec", "scopes"]).iter().map(ToString::to_string).collect();
-            scopes.sort();
-            scopes.dedup();
-            scopes
-        };
-        if sorted_scopes(new) != sorted_scopes(old) {
-            Field::object(new).child("spec.scopes").invalid("field is immutable", errors);
-        }
+/// Warns if a new quota allows more requests than limits.
+fn warnings(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    if old.is_some() {
+        return;
     }
-
-    fn validate_status(&self, new: &Value, _old: &Value, errors: &mut Errors) {
-        let quota = Field::object(new);
-        for amounts in ["status.hard", "status.used"] {
-            validate_amounts(&quota.child(amounts), errors);
+    let hard = |name: &str| Some(new.text(&["spec", "hard", name])).filter(|text| !text.is_empty());
+    for resource in ["cpu", "memory", "storage", "ephemeral-storage"] {
+        let (mut request_name, limit_name) = (format!("requests.{resource}"), format!("limits.{resource}"));
+        let mut request = hard(&request_name);
+        if request.is_none() && matches!(resource, "cpu" | "memory") {
+            request = hard(resource);
+            resource.clone_into(&mut request_name);
         }
-    }
-
-    /// Warns if a new quota allows more requests than limits.
-    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        if old.is_some() {
-            return Vec::new();
+        if let (Some(request), Some(limit)) = (request, hard(&limit_name))
+            && amount(request) > amount(limit)
+        {
+            warnings
+                .push(format!("ResourceQuota {request_name} ({request}) should be less than {limit_name} ({limit})"));
         }
-        let hard = |name: &str| Some(new.text(&["spec", "hard", name])).filter(|text| !text.is_empty());
-        let mut warnings = Vec::new();
-        for resource in ["cpu", "memory", "storage", "ephemeral-storage"] {
-            let (mut request_name, limit_name) = (format!("requests.{resource}"), format!("limits.{resource}"));
-            let mut request = hard(&request_name);
-            if request.is_none() && matches!(resource, "cpu" | "memory") {
-                request = hard(resource);
-                resource.clone_into(&mut request_name);
-            }
-            if let (Some(request), Some(limit)) = (request, hard(&limit_name))
-                && amount(request) > amount(limit)
-            {
-                warnings.push(format!(
-                    "ResourceQuota {request_name} ({request}) should be less than {limit_name} ({limit})"
-                ));
-            }
-        }
-        warnings
     }
 }
 
@@ -181,14 +170,10 @@ fn validate_amounts(amounts: &Field<'_>, errors: &mut Errors) {
         if !name.contains('/') && !is_quota_resource(name) && (is_valid_name || !is_standard_resource(name)) {
             errors.invalid(quantity.path(), name, "must be a standard resource for quota");
         }
-        let text = quantity.text();
-        let value = amount(text).unwrap_or_default();
-        if value < 0.0 {
-            quantity.invalid_as(text, "must be greater than or equal to 0", errors);
-        }
+        check_not_negative(&quantity, errors);
         let is_extended = name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.");
-        if (COUNTED.contains(&name) || is_extended) && value.fract() != 0.0 {
-            quantity.invalid_as(text, "must be an integer", errors);
+        if COUNTED.contains(&name) || is_extended {
+            check_integer(&quantity, errors);
         }
     }
 }

@@ -10,42 +10,38 @@ use crate::{
     },
 };
 
-pub(super) const KIND: Kind =
-    Kind { name: "Secret", prefix: "/registry/secrets/", strategy: |_| Arc::new(Secret), ..BASE };
+pub(super) const KIND: Kind = Kind {
+    name: "Secret",
+    rules: Rules { fields: &[FieldRule { label: "type", path: "type" }], changes_first: true, ..Rules::COMMON },
+    default,
+    validate,
+    validate_update,
+    ..BASE
+};
 
-#[derive(Debug)]
-struct Secret;
-
-impl Strategy for Secret {
-    fn rules(&self) -> &Rules {
-        &Rules { fields: &[FieldRule { label: "type", path: "type" }], changes_first: true, ..Rules::COMMON }
-    }
-
-    fn default(&self, object: &mut Value) {
-        let secret = as_object(object);
-        default_to(secret, "type", "Opaque");
-        // Merges the write-only field into the data.
-        if let Some(Value::Object(texts)) = secret.shift_remove("stringData") {
-            let data = object_mut(object, "data");
-            for (key, text) in texts {
-                data.insert(key, STANDARD.encode(text.as_str().unwrap_or_default()).into());
-            }
+fn default(object: &mut Value) {
+    let secret = as_object(object);
+    default_to(secret, "type", "Opaque");
+    // Merges the write-only field into the data.
+    if let Some(Value::Object(texts)) = secret.shift_remove("stringData") {
+        let data = object_mut(object, "data");
+        for (key, text) in texts {
+            data.insert(key, STANDARD.encode(text.as_str().unwrap_or_default()).into());
         }
     }
+}
 
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        let object = Field::object(object);
-        let data = object.child("data");
-        if validate_binary_data(&data, errors) > MAX_SIZE {
-            data.too_long(MAX_SIZE, errors);
-        }
-        validate_type(&object, &data, errors);
+fn validate(object: &Field<'_>, errors: &mut Errors) {
+    let data = object.child("data");
+    if validate_binary_data(&data, errors) > MAX_SIZE {
+        data.too_long(MAX_SIZE, errors);
     }
+    validate_type(object, &data, errors);
+}
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        Field::object(new).check_immutable(&Field::object(old), &["type"], errors);
-        validate_immutable(&["data"], new, old, errors);
-    }
+fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    new.check_immutable(old, &["type"], errors);
+    validate_immutable(&["data"], new, old, errors);
 }
 
 /// Validates that a secret has the data that its type requires.
@@ -54,9 +50,7 @@ fn validate_type(secret: &Field<'_>, data: &Field<'_>, errors: &mut Errors) {
         "kubernetes.io/service-account-token" => {
             let annotations = secret.child("metadata.annotations");
             let account = annotations.key("kubernetes.io/service-account.name");
-            if account.text().is_empty() {
-                account.required("", errors);
-            }
+            account.check_not_empty("", errors);
             &[]
         }
         "kubernetes.io/basic-auth" if data.key("username").is_set() || data.key("password").is_set() => &[],

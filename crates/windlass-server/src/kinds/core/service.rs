@@ -1,172 +1,132 @@
 //! The kind Service. `addresses` allocates cluster IPs and node ports, and `rules` validates.
 
-use windlass_api::Status;
-
-use self::addresses::{AddressAllocator, ServiceAllocation};
 use crate::kinds::prelude::*;
 
+pub(in crate::kinds) use self::addresses::{AddressAllocator, ServiceAllocation};
 pub use self::addresses::{InvalidServiceCidr, ServiceCidr};
 
 mod addresses;
-mod rules;
+pub(in crate::kinds) mod rules;
 
 /// The cluster IP of headless services, which have no address.
 const HEADLESS: &str = "None";
 
 pub(super) const KIND: Kind = Kind {
     name: "Service",
-    prefix: "/registry/services/specs/",
-    subresources: &["status", "proxy"],
-    strategy: |options| {
-        Arc::new(Service { allocator: AddressAllocator::new(options.service_cidr, options.entropy.clone()) })
+    prefix: Some("/registry/services/specs/"),
+    rules: Rules {
+        name: NameRule::Label,
+        metadata: MetadataRule::CHANGES,
+        create_on_update: true,
+        returns_deleted: true,
+        fields: &[
+            FieldRule { label: "spec.clusterIP", path: "spec.clusterIP" },
+            FieldRule { label: "spec.type", path: "spec.type" },
+        ],
+        changes_first: true,
+        restores: true,
+        ..Rules::WITH_STATUS
     },
+    default,
+    prepare_create,
+    prepare_update,
+    validate: |service, errors| rules::validate_spec(&service.child("spec"), errors),
+    validate_update: |new, old, errors| rules::validate_spec_update(&new.child("spec"), &old.child("spec"), errors),
+    validate_status: rules::validate_status,
+    warnings,
     ..BASE
 };
 
-#[derive(Debug)]
-struct Service {
-    allocator: Arc<AddressAllocator>,
+fn default(service: &mut Value) {
+    let spec = object_mut(service, "spec");
+    default_to(spec, "sessionAffinity", "None");
+    match spec.text(&["sessionAffinity"]) {
+        "None" => drop(spec.shift_remove("sessionAffinityConfig")),
+        "ClientIP" if spec.at(&["sessionAffinityConfig", "clientIP", "timeoutSeconds"]).is_none() => {
+            spec.insert("sessionAffinityConfig".to_owned(), json!({"clientIP": {"timeoutSeconds": 10_800}}));
+        }
+        _ => {}
+    }
+    default_to(spec, "type", "ClusterIP");
+    let is_balanced = spec.text(&["type"]) == "LoadBalancer";
+    if accepts_external_traffic(spec) {
+        default_to(spec, "externalTrafficPolicy", "Cluster");
+    }
+    if matches!(spec.text(&["type"]), "NodePort" | "LoadBalancer" | "ClusterIP") {
+        default_pointer(spec, "internalTrafficPolicy", "Cluster");
+    }
+    if is_balanced {
+        default_pointer(spec, "allocateLoadBalancerNodePorts", true);
+    }
+    change_each(service, "spec.ports.*", |port| {
+        let number = port.int(&["port"]).unwrap_or_default();
+        default_to(port, "protocol", "TCP");
+        default_to(port, "targetPort", number);
+    });
+    if is_balanced {
+        change_each(service, "status.loadBalancer.ingress.*", |ingress| {
+            if !ingress.text(&["ip"]).is_empty() {
+                default_pointer(ingress, "ipMode", "VIP");
+            }
+        });
+    }
 }
 
-impl Strategy for Service {
-    fn rules(&self) -> &Rules {
-        &Rules {
-            name: NameRule::Label,
-            metadata: MetadataRule::CHANGES,
-            create_on_update: true,
-            returns_deleted: true,
-            fields: &[
-                FieldRule { label: "spec.clusterIP", path: "spec.clusterIP" },
-                FieldRule { label: "spec.type", path: "spec.type" },
-            ],
-            changes_first: true,
-            restores: true,
-            ..Rules::WITH_STATUS
-        }
+/// Copies `clusterIP` to `clusterIPs` if only the former is set. The client owns only the field that it has set.
+fn prepare_create(service: &mut Value, _write: &WriteContext<'_>) {
+    let spec = object_mut(service, "spec");
+    let first = spec.text(&["clusterIP"]).to_owned();
+    if !first.is_empty() && spec.items(&["clusterIPs"]).is_empty() {
+        spec.insert("clusterIPs".to_owned(), json!([first]));
     }
+}
 
-    fn default(&self, service: &mut Value) {
-        let spec = object_mut(service, "spec");
-        default_to(spec, "sessionAffinity", "None");
-        match spec.text(&["sessionAffinity"]) {
-            "None" => drop(spec.shift_remove("sessionAffinityConfig")),
-            "ClientIP" if spec.at(&["sessionAffinityConfig", "clientIP", "timeoutSeconds"]).is_none() => {
-                spec.insert("sessionAffinityConfig".to_owned(), json!({"clientIP": {"timeoutSeconds": 10_800}}));
-            }
-            _ => {}
-        }
-        default_to(spec, "type", "ClusterIP");
-        let is_balanced = spec.text(&["type"]) == "LoadBalancer";
-        if accepts_external_traffic(spec) {
-            default_to(spec, "externalTrafficPolicy", "Cluster");
-        }
-        if matches!(spec.text(&["type"]), "NodePort" | "LoadBalancer" | "ClusterIP") {
-            default_pointer(spec, "internalTrafficPolicy", "Cluster");
-        }
-        if is_balanced {
-            default_pointer(spec, "allocateLoadBalancerNodePorts", true);
-        }
-        if let Some(Value::Array(ports)) = spec.get_mut("ports") {
-            for port in ports {
-                let number = port.int(&["port"]).unwrap_or_default();
-                let port = as_object(port);
-                default_to(port, "protocol", "TCP");
-                default_to(port, "targetPort", number);
-            }
-        }
-        if is_balanced && let Some(balancer) = service.pointer_mut("/status/loadBalancer") {
-            for ingress in items_mut(balancer, "ingress") {
-                if !ingress.text(&["ip"]).is_empty() {
-                    default_pointer(as_object(ingress), "ipMode", "VIP");
-                }
-            }
-        }
+/// Keeps allocated values that an update omits, if the service type allows them.
+fn prepare_update(new: &mut Value, old: &Value) {
+    let old_spec = old.get("spec").unwrap_or(&Value::Null);
+    let old_kind = old_spec.text(&["type"]);
+    let spec = object_mut(new, "spec");
+    let kind = spec.text(&["type"]).to_owned();
+    let loses_node_ports = has_node_ports(old_spec) && !has_node_ports(spec);
+    if kind != "ExternalName" && old_kind != "ExternalName" {
+        keep_addresses(spec, old_spec);
     }
+    keep_health_check_port(spec, old_spec);
+    keep_node_ports(spec, old_spec);
+    let mut remove_unchanged = |key: &str| {
+        if spec.text(&[key]) == old_spec.text(&[key]) {
+            spec.shift_remove(key);
+        }
+    };
+    if loses_node_ports {
+        remove_unchanged("externalTrafficPolicy");
+    }
+    if kind == "ExternalName" && old_kind != "ExternalName" {
+        remove_unchanged("internalTrafficPolicy");
+    }
+    if old_kind == "LoadBalancer" && kind != "LoadBalancer" {
+        spec.shift_remove("allocateLoadBalancerNodePorts");
+    }
+}
 
-    /// Copies `clusterIP` to `clusterIPs` if only the former is set. The client owns only the field that it has set.
-    fn prepare_create(&self, service: &mut Value, _write: &WriteContext<'_>) {
-        let spec = object_mut(service, "spec");
-        let first = spec.text(&["clusterIP"]).to_owned();
-        if !first.is_empty() && spec.items(&["clusterIPs"]).is_empty() {
-            spec.insert("clusterIPs".to_owned(), json!([first]));
-        }
-    }
-
-    /// Keeps allocated values that an update omits, if the service type allows them.
-    fn prepare_update(&self, new: &mut Value, old: &Value) {
-        let old_spec = old.get("spec").unwrap_or(&Value::Null);
-        let old_kind = old_spec.text(&["type"]);
-        let spec = object_mut(new, "spec");
-        let kind = spec.text(&["type"]).to_owned();
-        let loses_node_ports = has_node_ports(old_spec) && !has_node_ports(spec);
-        if kind != "ExternalName" && old_kind != "ExternalName" {
-            keep_addresses(spec, old_spec);
-        }
-        keep_health_check_port(spec, old_spec);
-        keep_node_ports(spec, old_spec);
-        let mut remove_unchanged = |key: &str| {
-            if spec.text(&[key]) == old_spec.text(&[key]) {
-                spec.shift_remove(key);
-            }
-        };
-        if loses_node_ports {
-            remove_unchanged("externalTrafficPolicy");
-        }
-        if kind == "ExternalName" && old_kind != "ExternalName" {
-            remove_unchanged("internalTrafficPolicy");
-        }
-        if old_kind == "LoadBalancer" && kind != "LoadBalancer" {
-            spec.shift_remove("allocateLoadBalancerNodePorts");
-        }
-    }
-
-    fn allocate(&self, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Allocation>>, Status> {
-        Ok(Some(Box::new(ServiceAllocation::new(&self.allocator, new, old)?)))
-    }
-
-    fn validate(&self, service: &Value, errors: &mut Errors) {
-        rules::validate_spec(&Field::object(service).child("spec"), errors);
-    }
-
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        let (new, old) = (Field::object(new), Field::object(old));
-        rules::validate_spec_update(&new.child("spec"), &old.child("spec"), errors);
-    }
-
-    fn validate_status(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        rules::validate_status(&Field::object(new), &Field::object(old), errors);
-    }
-
-    fn warnings(&self, service: &Value, _old: Option<&Value>) -> Vec<String> {
-        let text = |name: &str| service.text(&["spec", name]);
-        let is_headless = text("clusterIP") == HEADLESS;
-        let is_external_name = text("type") == "ExternalName";
-        let has_external_ips = !service.items(&["spec", "externalIPs"]).is_empty();
-        let warnings = [
-            (
-                has_external_ips && !is_headless && !is_external_name,
-                "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
-            ),
-            (
-                is_headless && text("sessionAffinity") == "ClientIP",
-                "spec.SessionAffinity is ignored for headless services",
-            ),
-            (is_headless && !text("loadBalancerIP").is_empty(), "spec.loadBalancerIP is ignored for headless services"),
-            (
-                !is_external_name && !text("externalName").is_empty(),
-                "spec.externalName is ignored when spec.type is not \"ExternalName\"",
-            ),
-        ];
-        warnings.into_iter().filter(|(applies, _)| *applies).map(|(_, warning)| warning.to_owned()).collect()
-    }
-
-    fn restore(&self, service: &Value) {
-        self.allocator.restore(service);
-    }
-
-    fn deleted(&self, service: &Value) {
-        self.allocator.release_all(service);
-    }
+fn warnings(service: &Value, _old: Option<&Value>, warnings: &mut Vec<String>) {
+    let text = |name: &str| service.text(&["spec", name]);
+    let is_headless = text("clusterIP") == HEADLESS;
+    let is_external_name = text("type") == "ExternalName";
+    let has_external_ips = !service.items(&["spec", "externalIPs"]).is_empty();
+    let texts = [
+        (
+            has_external_ips && !is_headless && !is_external_name,
+            "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
+        ),
+        (is_headless && text("sessionAffinity") == "ClientIP", "spec.SessionAffinity is ignored for headless services"),
+        (is_headless && !text("loadBalancerIP").is_empty(), "spec.loadBalancerIP is ignored for headless services"),
+        (
+            !is_external_name && !text("externalName").is_empty(),
+            "spec.externalName is ignored when spec.type is not \"ExternalName\"",
+        ),
+    ];
+    warnings.extend(texts.into_iter().filter(|(applies, _)| *applies).map(|(_, text)| text.to_owned()));
 }
 
 /// Reports whether the service may have node ports.

@@ -4,40 +4,23 @@ use crate::kinds::prelude::*;
 
 pub(super) const KIND: Kind = Kind {
     name: "ServiceAccount",
-    prefix: "/registry/serviceaccounts/",
-    subresources: &["token"],
-    strategy: |_| Arc::new(ServiceAccount),
+    rules: Rules { returns_deleted: true, ..Rules::COMMON },
+    prepare_create: |object, _| reduce_secrets(object),
+    prepare_update: |new, _| reduce_secrets(new),
+    warnings,
     ..BASE
 };
 
 /// The annotation of accounts whose pods may use only the account's secrets.
 pub(crate) const ENFORCE_MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 
-#[derive(Debug)]
-struct ServiceAccount;
-
-impl Strategy for ServiceAccount {
-    fn rules(&self) -> &Rules {
-        &Rules { returns_deleted: true, ..Rules::COMMON }
-    }
-
-    fn prepare_create(&self, object: &mut Value, _write: &WriteContext<'_>) {
-        reduce_secrets(object);
-    }
-
-    fn prepare_update(&self, new: &mut Value, _old: &Value) {
-        reduce_secrets(new);
-    }
-
-    /// Warns if an account starts to use the deprecated limit on mountable secrets.
-    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        let is_limited =
-            |account: &Value| account.at(&["metadata", "annotations", ENFORCE_MOUNTABLE_SECRETS]).is_some();
-        if !is_limited(new) || old.is_some_and(is_limited) {
-            return Vec::new();
-        }
+/// Warns if an account starts to use the deprecated limit on mountable secrets.
+fn warnings(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    let is_limited = |account: &Value| account.at(&["metadata", "annotations", ENFORCE_MOUNTABLE_SECRETS]).is_some();
+    if is_limited(new) && !old.is_some_and(is_limited) {
         let remedy = "prefer separate namespaces to isolate access to mounted secrets";
-        vec![format!("metadata.annotations[{ENFORCE_MOUNTABLE_SECRETS}]: deprecated in v1.32+; {remedy}")]
+        let text = format!("metadata.annotations[{ENFORCE_MOUNTABLE_SECRETS}]: deprecated in v1.32+; {remedy}");
+        warnings.push(text);
     }
 }
 

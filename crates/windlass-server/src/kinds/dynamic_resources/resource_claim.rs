@@ -4,17 +4,19 @@ use std::collections::HashSet;
 
 use crate::kinds::{
     dynamic_resources::{
-        GROUP_BASE, MAX_ITEMS, validate_configs, validate_request_references, validate_selectors, validate_unique,
+        MAX_ITEMS, validate_configs, validate_request_references, validate_selectors, validate_unique,
     },
     prelude::*,
 };
 
 pub(super) const KIND: Kind = Kind {
     name: "ResourceClaim",
-    prefix: "/registry/resourceclaims/",
-    subresources: &["status"],
-    strategy: |_| Arc::new(ResourceClaim),
-    ..GROUP_BASE
+    rules: Rules { resets: Resets::BARE_STATUS, returns_deleted: true, ..Rules::WITH_STATUS },
+    default: |claim| default_claim_spec(claim, "spec"),
+    validate_create: |claim, errors| validate_claim_spec(&claim.child("spec"), errors),
+    immutable: &["spec"],
+    validate_status,
+    ..BASE
 };
 
 /// The maximum number of alternatives for a request.
@@ -24,81 +26,44 @@ const MAX_CONSUMERS: usize = 256;
 /// The maximum length of an attribute's name without its domain, in bytes.
 const MAX_ATTRIBUTE_NAME: usize = 32;
 
-#[derive(Debug)]
-struct ResourceClaim;
-
-impl Strategy for ResourceClaim {
-    fn rules(&self) -> &Rules {
-        &Rules { resets: Resets::BARE_STATUS, returns_deleted: true, ..Rules::WITH_STATUS }
+fn validate_status(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let consumers = new.child("status.reservedFor");
+    if !consumers.at_most(MAX_CONSUMERS, errors) {
+        let rules = [("resource", Rule::Required), ("name", Rule::Required), ("uid", Rule::Required)];
+        consumers.each(|consumer, errors| consumer.check(&rules, errors), errors);
+        validate_unique(&consumers, &["uid"], errors);
     }
-
-    fn default(&self, claim: &mut Value) {
-        if let Some(spec) = entry_mut(claim, "spec") {
-            default_claim_spec(spec);
-        }
+    let (allocation, old_allocation) = (new.child("status.allocation"), old.child("status.allocation"));
+    if !allocation.is_set() {
+        consumers.check_empty("may not be specified when `allocated` is not set", errors);
+        return;
     }
-
-    fn validate_create(&self, claim: &Value, errors: &mut Errors) {
-        validate_claim_spec(&Field::object(claim).child("spec"), errors);
+    let old_consumers = old.child("status.reservedFor");
+    let old_consumers: HashSet<&Value> = old_consumers.items().map(|consumer| consumer.json()).collect();
+    let adds_consumer = consumers.items().any(|consumer| !old_consumers.contains(consumer.json()));
+    if new.child("metadata.deletionTimestamp").is_set() && adds_consumer {
+        let text = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
+        consumers.forbidden(text, errors);
     }
-
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        Field::object(new).check_immutable(&Field::object(old), &["spec"], errors);
-    }
-
-    fn validate_status(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        let (new, old) = (Field::object(new), Field::object(old));
-        let consumers = new.child("status.reservedFor");
-        if !consumers.at_most(MAX_CONSUMERS, errors) {
-            for consumer in consumers.items() {
-                let rules = [("resource", Rule::Required), ("name", Rule::Required), ("uid", Rule::Required)];
-                consumer.check(&rules, errors);
-            }
-            validate_unique(&consumers, &["uid"], errors);
-        }
-        let (allocation, old_allocation) = (new.child("status.allocation"), old.child("status.allocation"));
-        if !allocation.is_set() {
-            if !consumers.is_empty() {
-                consumers.forbidden("may not be specified when `allocated` is not set", errors);
-            }
-            return;
-        }
-        let old_consumers = old.child("status.reservedFor");
-        let old_consumers: HashSet<&Value> = old_consumers.items().map(|consumer| consumer.json()).collect();
-        let adds_consumer = consumers.items().any(|consumer| !old_consumers.contains(consumer.json()));
-        if new.child("metadata.deletionTimestamp").is_set() && adds_consumer {
-            let text = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
-            consumers.forbidden(text, errors);
-        }
-        if old_allocation.is_set() {
-            allocation.immutable(&old_allocation, errors);
-        }
+    if old_allocation.is_set() {
+        allocation.immutable(&old_allocation, errors);
     }
 }
 
 // === defaults ===
 
-/// Applies the defaults of a claim's spec, also for claim templates.
-pub(super) fn default_claim_spec(spec: &mut Value) {
-    let Some(devices) = entry_mut(spec, "devices") else { return };
-    for request in items_mut(devices, "requests") {
-        if let Some(exactly) = entry_mut(request, "exactly") {
-            default_request(exactly);
-        }
-        for alternative in items_mut(request, "firstAvailable") {
-            default_request(alternative);
-        }
-    }
-}
-
-fn default_request(request: &mut Value) {
-    let map = as_object(request);
-    default_to(map, "allocationMode", "ExactCount");
-    if map.text(&["allocationMode"]) == "ExactCount" {
-        default_to(map, "count", 1);
-    }
-    for toleration in items_mut(request, "tolerations") {
-        default_to(as_object(toleration), "operator", "Equal");
+/// Applies the defaults of a claim's spec, also for claim templates. `spec` is its path in the object.
+pub(super) fn default_claim_spec(object: &mut Value, spec: &str) {
+    for requests in ["exactly", "firstAvailable.*"] {
+        let requests = format!("{spec}.devices.requests.*.{requests}");
+        change_each(object, &requests, |request| {
+            default_to(request, "allocationMode", "ExactCount");
+            if request.text(&["allocationMode"]) == "ExactCount" {
+                default_to(request, "count", 1);
+            }
+        });
+        let tolerations = format!("{requests}.tolerations.*");
+        change_each(object, &tolerations, |toleration| default_to(toleration, "operator", "Equal"));
     }
 }
 
@@ -109,18 +74,14 @@ pub(super) fn validate_claim_spec(spec: &Field<'_>, errors: &mut Errors) {
     let devices = spec.child("devices");
     let requests = devices.child("requests");
     if !requests.at_most(MAX_ITEMS, errors) {
-        for request in requests.items() {
-            validate_request(&request, errors);
-        }
+        requests.each(validate_request, errors);
         validate_unique(&requests, &["name"], errors);
     }
     let names = request_names(&requests);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let constraints = devices.child("constraints");
     if !constraints.at_most(MAX_ITEMS, errors) {
-        for constraint in constraints.items() {
-            validate_constraint(&constraint, &names, errors);
-        }
+        constraints.each(|constraint, errors| validate_constraint(constraint, &names, errors), errors);
     }
     validate_configs(&devices.child("config"), &names, errors);
 }
@@ -151,9 +112,7 @@ fn validate_constraint(constraint: &Field<'_>, requests: &[&str], errors: &mut E
 
 fn validate_attribute_name(attribute: &Field<'_>, errors: &mut Errors) {
     let text = attribute.text();
-    if text.is_empty() {
-        attribute.required("name required", errors);
-    }
+    attribute.check_not_empty("name required", errors);
     let name = text.split_once('/').map_or(text, |(_, name)| name);
     if name.len() > MAX_ATTRIBUTE_NAME {
         attribute.too_long(MAX_ATTRIBUTE_NAME, errors);
@@ -167,7 +126,7 @@ fn validate_attribute_name(attribute: &Field<'_>, errors: &mut Errors) {
 }
 
 fn validate_request(request: &Field<'_>, errors: &mut Errors) {
-    validate_request_name(request, errors);
+    request.child("name").check_text(dns_label, errors);
     let (exactly, alternatives) = (request.child("exactly"), request.child("firstAvailable"));
     match (exactly.is_set(), alternatives.is_empty()) {
         (false, true) => request.required("exactly one of `exactly` or `firstAvailable` is required", errors),
@@ -181,7 +140,7 @@ fn validate_request(request: &Field<'_>, errors: &mut Errors) {
                 return;
             }
             for alternative in alternatives.items() {
-                validate_request_name(&alternative, errors);
+                alternative.child("name").check_text(dns_label, errors);
                 validate_device_request(&alternative, errors);
             }
             validate_unique(&alternatives, &["name"], errors);
@@ -189,18 +148,10 @@ fn validate_request(request: &Field<'_>, errors: &mut Errors) {
     }
 }
 
-fn validate_request_name(request: &Field<'_>, errors: &mut Errors) {
-    let name = request.child("name");
-    name.invalid_each(dns_label(name.text()), errors);
-}
-
 /// Validates the devices that a request or one of its alternatives asks for.
 fn validate_device_request(request: &Field<'_>, errors: &mut Errors) {
     let class = request.child("deviceClassName");
-    match class.text() {
-        "" => class.required("", errors),
-        text => class.invalid_each(dns_subdomain(text), errors),
-    }
+    class.required_text(dns_subdomain, errors);
     validate_selectors(&request.child("selectors"), errors);
     let (mode, count) = (request.child("allocationMode"), request.child("count"));
     let number = count.int().unwrap_or_default();
@@ -210,22 +161,18 @@ fn validate_device_request(request: &Field<'_>, errors: &mut Errors) {
         "All" | "ExactCount" => {}
         _ => mode.unsupported(&["All", "ExactCount"], errors),
     }
-    for toleration in request.child("tolerations").items() {
-        validate_toleration(&toleration, errors);
-    }
+    request.child("tolerations").each(validate_toleration, errors);
 }
 
 /// Validates a toleration of device taints.
 fn validate_toleration(toleration: &Field<'_>, errors: &mut Errors) {
     let (key, value) = (toleration.child("key"), toleration.child("value"));
-    if !key.text().is_empty() {
-        key.invalid_each(qualified_name(key.text()), errors);
-    }
+    key.optional_text(qualified_name, errors);
     let operator = toleration.child("operator");
     match operator.text() {
         "Exists" if !value.text().is_empty() => value.invalid("must be empty for operator `Exists`", errors),
         "Exists" => {}
-        "Equal" => value.invalid_each(label_value(value.text()), errors),
+        "Equal" => value.check_text(label_value, errors),
         "" => operator.required("", errors),
         _ => operator.unsupported(&["Equal", "Exists"], errors),
     }

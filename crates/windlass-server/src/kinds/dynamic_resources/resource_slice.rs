@@ -1,7 +1,7 @@
 //! ResourceSlices: the devices of a pool.
 
 use crate::kinds::{
-    dynamic_resources::{GROUP_BASE, MAX_ITEMS, validate_unique},
+    dynamic_resources::{MAX_ITEMS, validate_unique},
     pod_spec::volume_sources::validate_driver_name,
     prelude::*,
     selector::validate_node_selector,
@@ -9,52 +9,32 @@ use crate::kinds::{
 
 pub(super) const KIND: Kind = Kind {
     name: "ResourceSlice",
-    prefix: "/registry/resourceslices/",
-    strategy: |_| Arc::new(ResourceSlice),
-    ..GROUP_BASE
+    rules: Rules {
+        metadata: MetadataRule::CHANGES,
+        generation: Generation::Spec,
+        returns_deleted: true,
+        disabled_fields: &["spec.devices.*.nodeAllocatableResourceMappings"],
+        fields: &[
+            FieldRule { label: "spec.nodeName", path: "spec.nodeName" },
+            FieldRule { label: "spec.driver", path: "spec.driver" },
+        ],
+        selects_namespace: false,
+        unknown_field: UnknownField::OfVersion,
+        ..Rules::COMMON
+    },
+    prepare_create,
+    validate_create: |slice, errors| validate_spec(&slice.child("spec"), None, errors),
+    validate_update: |new, old, errors| validate_spec(&new.child("spec"), Some(&old.child("spec")), errors),
+    ..BASE
 };
 
 const MAX_DEVICES: usize = 128;
 /// The maximum length of a pool's name, in bytes.
 const MAX_POOL_NAME: usize = 253;
 
-#[derive(Debug)]
-struct ResourceSlice;
-
-impl Strategy for ResourceSlice {
-    fn rules(&self) -> &Rules {
-        &Rules {
-            metadata: MetadataRule::CHANGES,
-            generation: Generation::Spec,
-            returns_deleted: true,
-            disabled_fields: &["spec.devices.*.nodeAllocatableResourceMappings"],
-            fields: &[
-                FieldRule { label: "spec.nodeName", path: "spec.nodeName" },
-                FieldRule { label: "spec.driver", path: "spec.driver" },
-            ],
-            selects_namespace: false,
-            unknown_field: UnknownField::OfVersion,
-            ..Rules::COMMON
-        }
-    }
-
-    /// Sets the time of taints without one to the current time.
-    fn prepare_create(&self, slice: &mut Value, write: &WriteContext<'_>) {
-        let Some(spec) = entry_mut(slice, "spec") else { return };
-        for device in items_mut(spec, "devices") {
-            for taint in items_mut(device, "taints") {
-                default_to(as_object(taint), "timeAdded", write.now());
-            }
-        }
-    }
-
-    fn validate_create(&self, slice: &Value, errors: &mut Errors) {
-        validate_spec(&Field::object(slice).child("spec"), None, errors);
-    }
-
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        validate_spec(&Field::object(new).child("spec"), Some(&Field::object(old).child("spec")), errors);
-    }
+/// Sets the time of taints without one to the current time.
+fn prepare_create(slice: &mut Value, write: &WriteContext<'_>) {
+    change_each(slice, "spec.devices.*.taints.*", |taint| default_to(taint, "timeAdded", write.now()));
 }
 
 /// Validates a spec. `old` is the spec before an update, and `None` for a creation.
@@ -73,13 +53,9 @@ fn validate_spec(spec: &Field<'_>, old: Option<&Field<'_>>, errors: &mut Errors)
         return;
     }
     let selects_per_device = spec.child("perDeviceNodeSelection").flag();
-    for device in devices.items() {
-        validate_device(&device, selects_per_device, errors);
-    }
+    devices.each(|device, errors| validate_device(device, selects_per_device, errors), errors);
     validate_unique(&devices, &["name"], errors);
-    for set in counters.items() {
-        validate_counter_set(&set, errors);
-    }
+    counters.each(validate_counter_set, errors);
 }
 
 fn validate_pool(pool: &Field<'_>, errors: &mut Errors) {
@@ -88,22 +64,13 @@ fn validate_pool(pool: &Field<'_>, errors: &mut Errors) {
     if text.is_empty() {
         name.required("", errors);
     } else {
-        if text.len() > MAX_POOL_NAME {
-            name.too_long(MAX_POOL_NAME, errors);
-        }
+        name.check_bytes(MAX_POOL_NAME, errors);
         for part in text.split('/') {
             errors.invalid_each(name.path(), part, dns_subdomain(part));
         }
     }
-    let slices = pool.child("resourceSliceCount");
-    let count = slices.int().unwrap_or_default();
-    if count <= 0 {
-        slices.invalid_as(&count, "must be greater than zero", errors);
-    }
-    let generation = pool.child("generation");
-    if generation.int().is_some_and(|generation| generation < 0) {
-        generation.invalid("must be greater than or equal to zero", errors);
-    }
+    pool.child("resourceSliceCount").check_count(1.., "must be greater than zero", errors);
+    pool.child("generation").check_int(0.., "must be greater than or equal to zero", errors);
 }
 
 /// Validates the location of a slice's devices, which must be specified in exactly one way.
@@ -149,8 +116,7 @@ fn validate_location(spec: &Field<'_>, errors: &mut Errors) {
 
 /// Validates a device. `selects_per_device` is `true` if each device of the slice specifies its nodes.
 fn validate_device(device: &Field<'_>, selects_per_device: bool, errors: &mut Errors) {
-    let name = device.child("name");
-    name.invalid_each(dns_label(name.text()), errors);
+    device.child("name").check_text(dns_label, errors);
     let attributes = device.child("attributes");
     let count = attributes.len() + device.child("capacity").len();
     if count > MAX_ITEMS {
@@ -177,12 +143,6 @@ fn validate_device(device: &Field<'_>, selects_per_device: bool, errors: &mut Er
 
 /// Validates a set of counters that the devices of a pool share.
 fn validate_counter_set(set: &Field<'_>, errors: &mut Errors) {
-    let (name, counters) = (set.child("name"), set.child("counters"));
-    match name.text() {
-        "" => name.required("", errors),
-        text => name.invalid_each(dns_label(text), errors),
-    }
-    if counters.is_empty() {
-        counters.required("", errors);
-    }
+    set.child("name").required_text(dns_label, errors);
+    set.child("counters").check_not_empty("", errors);
 }

@@ -1,7 +1,7 @@
 //! The kind FlowSchema.
 
 use crate::kinds::{
-    flowcontrol::{GROUP, RULES, schemas, validate_conditions, validate_mandatory_spec},
+    flowcontrol::{RULES, schemas, validate_conditions, validate_mandatory_spec},
     prelude::*,
 };
 
@@ -11,89 +11,53 @@ const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", 
 const SUBJECTS: [(&str, &str); 3] = [("ServiceAccount", "serviceAccount"), ("User", "user"), ("Group", "group")];
 
 pub(super) const KIND: Kind = Kind {
-    group: GROUP,
     name: "FlowSchema",
-    prefix: "/registry/flowschemas/",
-    subresources: &["status"],
-    strategy: |_| Arc::new(FlowSchema),
+    rules: RULES,
+    default: |schema| default_to(object_mut(schema, "spec"), "matchingPrecedence", 1000),
+    validate,
+    validate_status: validate_conditions,
     ..BASE
 };
 
-#[derive(Debug)]
-struct FlowSchema;
-
-impl Strategy for FlowSchema {
-    fn rules(&self) -> &Rules {
-        &RULES
+fn validate(schema: &Field<'_>, errors: &mut Errors) {
+    let spec = schema.child("spec");
+    let name = schema.child("metadata.name").text();
+    validate_precedence(&spec.child("matchingPrecedence"), name, errors);
+    let method = spec.child("distinguisherMethod");
+    let kind = method.child("type");
+    if method.is_set() && !["ByNamespace", "ByUser"].contains(&kind.text()) {
+        // The real server shows the whole method, with Go's field names.
+        errors.unsupported(kind.path(), &json!({"Type": kind.text()}), &["ByNamespace", "ByUser"]);
     }
-
-    fn default(&self, schema: &mut Value) {
-        default_to(object_mut(schema, "spec"), "matchingPrecedence", 1000);
-    }
-
-    fn validate(&self, schema: &Value, errors: &mut Errors) {
-        let schema = Field::object(schema);
-        let spec = schema.child("spec");
-        let name = schema.child("metadata.name").text();
-        validate_precedence(&spec.child("matchingPrecedence"), name, errors);
-        let method = spec.child("distinguisherMethod");
-        let kind = method.child("type");
-        if method.is_set() && !["ByNamespace", "ByUser"].contains(&kind.text()) {
-            // The real server shows the whole method, with Go's field names.
-            errors.unsupported(kind.path(), &json!({"Type": kind.text()}), &["ByNamespace", "ByUser"]);
-        }
-        let level = spec.child("priorityLevelConfiguration.name");
-        if level.is_empty() {
-            level.required("must reference a priority level", errors);
-        } else {
-            level.invalid_each(dns_subdomain(level.text()), errors);
-        }
-        for rule in spec.child("rules").items() {
-            validate_rule(&rule, errors);
-        }
-        if matches!(name, "exempt" | "catch-all") {
-            let mandatory: Vec<Value> = schemas("").into_iter().map(|(schema, _)| schema).collect();
-            validate_mandatory_spec(&schema, &mandatory, errors);
-        }
-    }
-
-    fn validate_status(&self, new: &Value, _old: &Value, errors: &mut Errors) {
-        validate_conditions(new, errors);
+    let level = spec.child("priorityLevelConfiguration.name");
+    level.check_not_empty("must reference a priority level", errors);
+    level.optional_text(dns_subdomain, errors);
+    spec.child("rules").each(validate_rule, errors);
+    if matches!(name, "exempt" | "catch-all") {
+        let mandatory: Vec<Value> = schemas("").into_iter().map(|(schema, _)| schema).collect();
+        validate_mandatory_spec(schema, &mandatory, errors);
     }
 }
 
 fn validate_precedence(field: &Field<'_>, schema: &str, errors: &mut Errors) {
-    let precedence = field.int().unwrap_or_default();
-    if precedence <= 0 {
-        field.invalid_as(&precedence, "must be a positive value", errors);
-    }
-    if precedence > MAX_PRECEDENCE {
-        field.invalid(&format!("must not be greater than {MAX_PRECEDENCE}"), errors);
-    }
-    if precedence == 1 && schema != "exempt" {
+    field.check_count(1.., "must be a positive value", errors);
+    field.check_int(..=MAX_PRECEDENCE, format_args!("must not be greater than {MAX_PRECEDENCE}"), errors);
+    if field.int() == Some(1) && schema != "exempt" {
         field.invalid("only the schema named 'exempt' may have matchingPrecedence 1", errors);
     }
 }
 
 fn validate_rule(rule: &Field<'_>, errors: &mut Errors) {
     let subjects = rule.child("subjects");
-    if subjects.is_empty() {
-        subjects.required("subjects must contain at least one value", errors);
-    }
-    for subject in subjects.items() {
-        validate_subject(&subject, errors);
-    }
+    subjects.check_not_empty("subjects must contain at least one value", errors);
+    subjects.each(validate_subject, errors);
     let resource_rules = rule.child("resourceRules");
     let non_resource_rules = rule.child("nonResourceRules");
     if resource_rules.is_empty() && non_resource_rules.is_empty() {
         rule.required("at least one of resourceRules and nonResourceRules has to be non-empty", errors);
     }
-    for rule in resource_rules.items() {
-        validate_resource_rule(&rule, errors);
-    }
-    for rule in non_resource_rules.items() {
-        validate_non_resource_rule(&rule, errors);
-    }
+    resource_rules.each(validate_resource_rule, errors);
+    non_resource_rules.each(validate_non_resource_rule, errors);
 }
 
 fn validate_subject(subject: &Field<'_>, errors: &mut Errors) {
@@ -102,16 +66,13 @@ fn validate_subject(subject: &Field<'_>, errors: &mut Errors) {
         return kind.unsupported(&["Group", "ServiceAccount", "User"], errors);
     };
     let (kind, reference) = (kind.text(), subject.child(name));
+    reference.check_set(format_args!("{name} is required when subject kind is '{kind}'"), errors);
     if reference.is_set() {
         validate_subject_name(&reference, kind == "ServiceAccount", errors);
-    } else {
-        reference.required(&format!("{name} is required when subject kind is '{kind}'"), errors);
     }
     for (other, name) in SUBJECTS.iter().filter(|(other, _)| *other != kind) {
         let reference = subject.child(name);
-        if reference.is_set() {
-            reference.forbidden(&format!("{name} is forbidden when subject kind is not '{other}'"), errors);
-        }
+        reference.check_unset(format_args!("{name} is forbidden when subject kind is not '{other}'"), errors);
     }
 }
 
@@ -120,12 +81,11 @@ fn validate_subject_name(reference: &Field<'_>, is_service_account: bool, errors
     if name.is_empty() {
         name.required("", errors);
     } else if is_service_account && name.text() != "*" {
-        name.invalid_each(dns_subdomain(name.text()), errors);
+        name.check_text(dns_subdomain, errors);
     }
-    if is_service_account && namespace.is_empty() {
-        namespace.required("must specify namespace for service account", errors);
-    } else if is_service_account {
-        namespace.invalid_each(dns_label(namespace.text()), errors);
+    if is_service_account {
+        namespace.check_not_empty("must specify namespace for service account", errors);
+        namespace.optional_text(dns_label, errors);
     }
 }
 
@@ -133,11 +93,8 @@ fn validate_resource_rule(rule: &Field<'_>, errors: &mut Errors) {
     validate_verbs(&rule.child("verbs"), errors);
     for (name, singular, plural) in [("apiGroups", "api group", "api groups"), ("resources", "resource", "resources")] {
         let list = rule.child(name);
-        if list.is_empty() {
-            list.required(&format!("resource rules must supply at least one {singular}"), errors);
-        } else {
-            validate_wildcard(&list, plural, errors);
-        }
+        list.check_not_empty(format_args!("resource rules must supply at least one {singular}"), errors);
+        validate_wildcard(&list, plural, errors);
     }
     let namespaces = rule.child("namespaces");
     if namespaces.is_empty() && !rule.child("clusterScope").flag() {

@@ -1,7 +1,7 @@
 //! The kind PriorityLevelConfiguration.
 
 use crate::kinds::{
-    flowcontrol::{GROUP, RULES, levels, validate_conditions, validate_mandatory_spec},
+    flowcontrol::{RULES, levels, validate_conditions, validate_mandatory_spec},
     prelude::*,
 };
 
@@ -10,84 +10,58 @@ const MAX_QUEUES: i64 = 10_000_000;
 const HASH_BITS: f64 = 60.0;
 
 pub(super) const KIND: Kind = Kind {
-    group: GROUP,
     name: "PriorityLevelConfiguration",
-    prefix: "/registry/prioritylevelconfigurations/",
-    subresources: &["status"],
-    strategy: |_| Arc::new(PriorityLevelConfiguration),
+    rules: RULES,
+    default,
+    validate,
+    validate_status: validate_conditions,
     ..BASE
 };
 
-#[derive(Debug)]
-struct PriorityLevelConfiguration;
-
-impl Strategy for PriorityLevelConfiguration {
-    fn rules(&self) -> &Rules {
-        &RULES
+fn default(level: &mut Value) {
+    for (kind, shares) in [("spec.exempt", 0), ("spec.limited", 30)] {
+        change_each(level, kind, |limits| {
+            default_pointer(limits, "nominalConcurrencyShares", shares);
+            default_pointer(limits, "lendablePercent", 0);
+        });
     }
+    change_each(level, "spec.limited.limitResponse.queuing", |queuing| {
+        for (field, value) in [("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)] {
+            default_to(queuing, field, value);
+        }
+    });
+}
 
-    fn default(&self, level: &mut Value) {
-        let Some(spec) = entry_mut(level, "spec") else { return };
-        if let Some(exempt) = entry_mut(spec, "exempt").map(as_object) {
-            default_pointer(exempt, "nominalConcurrencyShares", 0);
-            default_pointer(exempt, "lendablePercent", 0);
-        }
-        let Some(limited) = entry_mut(spec, "limited") else { return };
-        default_pointer(as_object(limited), "nominalConcurrencyShares", 30);
-        default_pointer(as_object(limited), "lendablePercent", 0);
-        let queuing = entry_mut(limited, "limitResponse").and_then(|response| entry_mut(response, "queuing"));
-        if let Some(queuing) = queuing.map(as_object) {
-            for (field, value) in [("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)] {
-                default_to(queuing, field, value);
-            }
-        }
+fn validate(level: &Field<'_>, errors: &mut Errors) {
+    let spec = level.child("spec");
+    let name = level.child("metadata.name").text();
+    let kind = spec.child("type");
+    if (name == "exempt") != (kind.text() == "Exempt") {
+        kind.invalid_as(kind.text(), "must be 'Exempt' if and only if `name` is 'exempt'", errors);
     }
-
-    fn validate(&self, level: &Value, errors: &mut Errors) {
-        let level = Field::object(level);
-        let spec = level.child("spec");
-        let name = level.child("metadata.name").text();
-        let kind = spec.child("type");
-        if (name == "exempt") != (kind.text() == "Exempt") {
-            kind.invalid_as(kind.text(), "must be 'Exempt' if and only if `name` is 'exempt'", errors);
+    let (limited, exempt) = (spec.child("limited"), spec.child("exempt"));
+    match kind.text() {
+        "Exempt" => {
+            limited.check_unset("must be nil if the type is not Limited", errors);
+            validate_shares(&exempt, errors);
+            exempt.child("lendablePercent").in_range(0, 100, errors);
         }
-        let (limited, exempt) = (spec.child("limited"), spec.child("exempt"));
-        match kind.text() {
-            "Exempt" => {
-                if limited.is_set() {
-                    limited.forbidden("must be nil if the type is not Limited", errors);
-                }
-                validate_shares(&exempt, errors);
-                exempt.child("lendablePercent").in_range(0, 100, errors);
-            }
-            "Limited" => {
-                if exempt.is_set() {
-                    exempt.forbidden("must be nil if the type is Limited", errors);
-                }
-                if limited.is_set() {
-                    validate_limited(&limited, errors);
-                } else {
-                    limited.required("must not be empty when type is Limited", errors);
-                }
-            }
-            "" => kind.required("", errors),
-            _ => kind.unsupported(&["Exempt", "Limited"], errors),
+        "Limited" => {
+            exempt.check_unset("must be nil if the type is Limited", errors);
+            limited.check_set("must not be empty when type is Limited", errors);
+            limited.if_set(validate_limited, errors);
         }
-        if name == "catch-all" {
-            validate_mandatory_spec(&level, &levels(), errors);
-        }
+        "" => kind.required("", errors),
+        _ => kind.unsupported(&["Exempt", "Limited"], errors),
     }
-
-    fn validate_status(&self, new: &Value, _old: &Value, errors: &mut Errors) {
-        validate_conditions(new, errors);
+    if name == "catch-all" {
+        validate_mandatory_spec(level, &levels(), errors);
     }
 }
 
 fn validate_shares(level: &Field<'_>, errors: &mut Errors) {
     let shares = level.child("nominalConcurrencyShares");
-    if shares.int().is_some_and(|shares| shares < 0) {
-        shares.invalid("must be a non-negative integer", errors);
-    }
+    shares.check_int(0.., "must be a non-negative integer", errors);
 }
 
 fn validate_limited(limited: &Field<'_>, errors: &mut Errors) {
@@ -107,29 +81,17 @@ fn validate_limited(limited: &Field<'_>, errors: &mut Errors) {
         _ => kind.unsupported(&["Queue", "Reject"], errors),
     }
     limited.child("lendablePercent").in_range(0, 100, errors);
-    let borrowing_limit = limited.child("borrowingLimitPercent");
-    if borrowing_limit.int().is_some_and(|percent| percent < 0) {
-        borrowing_limit.invalid("if specified, must be a non-negative integer", errors);
-    }
+    limited.child("borrowingLimitPercent").check_int(0.., "if specified, must be a non-negative integer", errors);
 }
 
 fn validate_queuing(queuing: &Field<'_>, errors: &mut Errors) {
-    let fields = ["queueLengthLimit", "queues", "handSize"].map(|name| queuing.child(name));
-    let [max_length, queue_count, hand_size] = fields.map(|field| field.int().unwrap_or_default());
-    let [length_limit, queues, hand] = &fields;
-    if max_length <= 0 {
-        length_limit.invalid_as(&max_length, "must be positive", errors);
-    }
-    if queue_count <= 0 {
-        queues.invalid_as(&queue_count, "must be positive", errors);
-    } else if queue_count > MAX_QUEUES {
-        queues.invalid(&format!("must not be greater than {MAX_QUEUES}"), errors);
-    }
-    if hand_size <= 0 {
-        hand.invalid_as(&hand_size, "must be positive", errors);
-    } else if hand_size > queue_count {
-        hand.invalid(&format!("should not be greater than queues ({queue_count})"), errors);
-    } else {
+    let (queues, hand) = (queuing.child("queues"), queuing.child("handSize"));
+    let [queue_count, hand_size] = [queues, hand].map(|field| field.int().unwrap_or_default());
+    queuing.child("queueLengthLimit").check_count(1.., "must be positive", errors);
+    queues.check_count(1.., "must be positive", errors);
+    queues.check_int(..=MAX_QUEUES, format_args!("must not be greater than {MAX_QUEUES}"), errors);
+    hand.check_count(1.., "must be positive", errors);
+    if (1..=queue_count).contains(&hand_size) {
         #[allow(clippy::cast_precision_loss, reason = "numbers of queues are small")]
         let bits = (0..hand_size).map(|dealt| ((queue_count - dealt) as f64).log2()).sum::<f64>().ceil();
         if bits > HASH_BITS {
@@ -138,5 +100,7 @@ fn validate_queuing(queuing: &Field<'_>, errors: &mut Errors) {
             );
             hand.invalid(&text, errors);
         }
+    } else if hand_size > 0 {
+        hand.invalid(&format!("should not be greater than queues ({queue_count})"), errors);
     }
 }

@@ -1,107 +1,63 @@
 //! The kind Ingress.
 
-use std::collections::HashSet;
-
 use crate::kinds::{
-    networking::{GROUP, validate_reference},
+    core::service::rules::{validate_ingress_points, validate_no_address},
+    networking::validate_reference,
     prelude::*,
 };
 
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
 pub(super) const KIND: Kind = Kind {
-    group: GROUP,
     name: "Ingress",
-    prefix: "/registry/ingress/",
-    subresources: &["status"],
-    strategy: |_| Arc::new(Ingress),
+    prefix: Some("/registry/ingress/"),
+    rules: Rules { generation: Generation::Spec, ..Rules::WITH_STATUS },
+    validate,
+    validate_create,
+    validate_status: |new, old, errors| validate_ingress_points(new, old, |_, _| {}, errors),
+    warnings,
     ..BASE
 };
 
-#[derive(Debug)]
-struct Ingress;
-
-impl Strategy for Ingress {
-    fn rules(&self) -> &Rules {
-        &Rules { generation: Generation::Spec, ..Rules::WITH_STATUS }
+fn validate(ingress: &Field<'_>, errors: &mut Errors) {
+    let spec = ingress.child("spec");
+    let rules = spec.child("rules");
+    let backend = spec.child("defaultBackend");
+    if rules.is_empty() && !backend.is_set() {
+        spec.invalid_as(rules.json(), "either `defaultBackend` or `rules` must be specified", errors);
     }
-
-    fn validate(&self, ingress: &Value, errors: &mut Errors) {
-        let ingress = Field::object(ingress);
-        let spec = ingress.child("spec");
-        let rules = spec.child("rules");
-        let backend = spec.child("defaultBackend");
-        if rules.is_empty() && !backend.is_set() {
-            spec.invalid_as(rules.json(), "either `defaultBackend` or `rules` must be specified", errors);
-        }
-        if backend.is_set() {
-            validate_backend(&backend, errors);
-        }
-        for rule in rules.items() {
-            validate_rule(&rule, errors);
-        }
-        for tls in spec.child("tls").items() {
-            for host in tls.child("hosts").items() {
-                validate_host(&host, errors);
-            }
-            let secret = tls.child("secretName");
-            secret.optional_text(dns_subdomain, errors);
-        }
-        let class = spec.child("ingressClassName");
-        if class.is_set() {
-            class.invalid_each(dns_subdomain(class.text()), errors);
-        }
+    backend.if_set(validate_backend, errors);
+    rules.each(validate_rule, errors);
+    for tls in spec.child("tls").items() {
+        tls.child("hosts").each(validate_host, errors);
+        tls.child("secretName").optional_text(dns_subdomain, errors);
     }
+    spec.child("ingressClassName").check_set_text(dns_subdomain, errors);
+}
 
-    fn validate_create(&self, ingress: &Value, errors: &mut Errors) {
-        let annotation = ingress.at(&["metadata", "annotations", CLASS_ANNOTATION]).and_then(Value::as_str);
-        let class = ingress.at(&["spec", "ingressClassName"]).and_then(Value::as_str);
-        if let (Some(annotation), Some(class)) = (annotation, class)
-            && annotation != class
-        {
-            let path = Path::new("annotations");
-            let text = "must match `ingressClassName` when both are specified";
-            errors.invalid(&path.child(CLASS_ANNOTATION), annotation, text);
-        }
+fn validate_create(ingress: &Field<'_>, errors: &mut Errors) {
+    let annotation = ingress.json().at(&["metadata", "annotations", CLASS_ANNOTATION]).and_then(Value::as_str);
+    let class = ingress.json().at(&["spec", "ingressClassName"]).and_then(Value::as_str);
+    if let (Some(annotation), Some(class)) = (annotation, class)
+        && annotation != class
+    {
+        let path = Path::new("annotations");
+        let text = "must match `ingressClassName` when both are specified";
+        errors.invalid(&path.child(CLASS_ANNOTATION), annotation, text);
     }
+}
 
-    fn validate_status(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        // Addresses that were accepted before remain valid.
-        let old_points = old.items(&["status", "loadBalancer", "ingress"]);
-        let old_ips: HashSet<&str> = old_points.iter().map(|point| point.text(&["ip"])).collect();
-        for point in Field::object(new).child("status.loadBalancer.ingress").items() {
-            let (ip, host) = (point.child("ip"), point.child("hostname"));
-            if !ip.is_empty() && !old_ips.contains(ip.text()) {
-                validate_address(ip.text(), ip.path(), errors);
-            }
-            if !host.is_empty() {
-                host.invalid_each(dns_subdomain(host.text()), errors);
-                validate_no_address(&host, errors);
-            }
-        }
-    }
-
-    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        let has_annotation = new.at(&["metadata", "annotations", CLASS_ANNOTATION]).is_some();
-        if old.is_none() && has_annotation && new.at(&["spec", "ingressClassName"]).is_none() {
-            return vec![format!(
-                "annotation \"{CLASS_ANNOTATION}\" is deprecated, please use 'spec.ingressClassName' instead"
-            )];
-        }
-        Vec::new()
+fn warnings(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    let has_annotation = new.at(&["metadata", "annotations", CLASS_ANNOTATION]).is_some();
+    if old.is_none() && has_annotation && new.at(&["spec", "ingressClassName"]).is_none() {
+        let text = "is deprecated, please use 'spec.ingressClassName' instead";
+        warnings.push(format!("annotation \"{CLASS_ANNOTATION}\" {text}"));
     }
 }
 
 fn validate_host(host: &Field<'_>, errors: &mut Errors) {
     let text = host.text();
     host.invalid_each(if text.contains('*') { wildcard_subdomain(text) } else { dns_subdomain(text) }, errors);
-}
-
-/// Validates that a host name is not an IP address.
-fn validate_no_address(host: &Field<'_>, errors: &mut Errors) {
-    if parse_address(host.text()).is_some() {
-        host.invalid("must be a DNS name, not an IP address", errors);
-    }
 }
 
 fn validate_rule(rule: &Field<'_>, errors: &mut Errors) {
@@ -114,12 +70,8 @@ fn validate_rule(rule: &Field<'_>, errors: &mut Errors) {
         return;
     }
     let paths = rule.child("http.paths");
-    if paths.is_empty() {
-        paths.required("", errors);
-    }
-    for path in paths.items() {
-        validate_http_path(&path, errors);
-    }
+    paths.check_not_empty("", errors);
+    paths.each(validate_http_path, errors);
 }
 
 fn validate_http_path(http_path: &Field<'_>, errors: &mut Errors) {

@@ -2,67 +2,45 @@
 
 use std::collections::HashSet;
 
-use crate::kinds::{networking::GROUP, prelude::*, selector::validate_selector};
+use crate::kinds::{prelude::*, selector::validate_selector};
 
 /// The directions of a policy's rules, and the fields of their peers.
 const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 
 pub(super) const KIND: Kind = Kind {
-    group: GROUP,
     name: "NetworkPolicy",
-    prefix: "/registry/networkpolicies/",
-    strategy: |_| Arc::new(NetworkPolicy),
+    rules: Rules { metadata: MetadataRule::CHANGES, generation: Generation::Spec, ..Rules::COMMON },
+    default,
+    validate_create: |policy, errors| validate_policy(&policy.child("spec"), &HashSet::new(), errors),
+    validate_update: |new, old, errors| validate_policy(&new.child("spec"), &ranges_of(old.json()), errors),
+    warnings,
     ..BASE
 };
 
-#[derive(Debug)]
-struct NetworkPolicy;
-
-impl Strategy for NetworkPolicy {
-    fn rules(&self) -> &Rules {
-        &Rules { metadata: MetadataRule::CHANGES, generation: Generation::Spec, ..Rules::COMMON }
+fn default(policy: &mut Value) {
+    let Some(spec) = entry_mut(policy, "spec") else { return };
+    for (direction, _) in DIRECTIONS {
+        change_each(spec, &format!("{direction}.*.ports.*"), |port| default_pointer(port, "protocol", "TCP"));
     }
+    if spec.items(&["policyTypes"]).is_empty() {
+        let has_egress = !spec.items(&["egress"]).is_empty();
+        let types = if has_egress { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) };
+        as_object(spec).insert("policyTypes".to_owned(), types);
+    }
+}
 
-    fn default(&self, policy: &mut Value) {
-        let Some(spec) = entry_mut(policy, "spec") else { return };
-        for (direction, _) in DIRECTIONS {
-            for rule in items_mut(spec, direction) {
-                for port in items_mut(rule, "ports") {
-                    default_pointer(as_object(port), "protocol", "TCP");
+fn warnings(policy: &Value, _old: Option<&Value>, warnings: &mut Vec<String>) {
+    let policy = Field::object(policy);
+    let spec = policy.child("spec");
+    for (direction, peers) in DIRECTIONS {
+        for rule in spec.child(direction).items() {
+            for peer in rule.child(peers).items() {
+                let (cidr, except) = (peer.child("ipBlock.cidr"), peer.child("ipBlock.except"));
+                for range in std::iter::once(cidr).chain(except.items()) {
+                    warnings.extend(Range::warnings(&range.path().to_string(), range.text()));
                 }
             }
         }
-        if spec.items(&["policyTypes"]).is_empty() {
-            let has_egress = !spec.items(&["egress"]).is_empty();
-            let types = if has_egress { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) };
-            as_object(spec).insert("policyTypes".to_owned(), types);
-        }
-    }
-
-    fn validate_create(&self, policy: &Value, errors: &mut Errors) {
-        validate_policy(&Field::object(policy).child("spec"), &HashSet::new(), errors);
-    }
-
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        validate_policy(&Field::object(new).child("spec"), &ranges_of(old), errors);
-    }
-
-    fn warnings(&self, policy: &Value, _old: Option<&Value>) -> Vec<String> {
-        let policy = Field::object(policy);
-        let spec = policy.child("spec");
-        let mut warnings = Vec::new();
-        for (direction, peers) in DIRECTIONS {
-            for rule in spec.child(direction).items() {
-                for peer in rule.child(peers).items() {
-                    let cidr = peer.child("ipBlock.cidr");
-                    warnings.extend(Range::warnings(&cidr.path().to_string(), cidr.text()));
-                    for except in peer.child("ipBlock.except").items() {
-                        warnings.extend(Range::warnings(&except.path().to_string(), except.text()));
-                    }
-                }
-            }
-        }
-        warnings
     }
 }
 
@@ -83,12 +61,8 @@ fn validate_policy(spec: &Field<'_>, accepted: &HashSet<&str>, errors: &mut Erro
     validate_selector(&spec.child("podSelector"), errors);
     for (direction, peers) in DIRECTIONS {
         for rule in spec.child(direction).items() {
-            for port in rule.child("ports").items() {
-                validate_port(&port, errors);
-            }
-            for peer in rule.child(peers).items() {
-                validate_peer(&peer, accepted, errors);
-            }
+            rule.child("ports").each(validate_port, errors);
+            rule.child(peers).each(|peer, errors| validate_peer(peer, accepted, errors), errors);
         }
     }
     let types = spec.child("policyTypes");

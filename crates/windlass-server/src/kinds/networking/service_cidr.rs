@@ -1,42 +1,27 @@
 //! The kind ServiceCIDR.
 
-use crate::kinds::{networking::GROUP, prelude::*};
+use crate::kinds::prelude::*;
 
 const IMMUTABLE: &str = "field is immutable";
 
 pub(super) const KIND: Kind = Kind {
-    group: GROUP,
     name: "ServiceCIDR",
-    prefix: "/registry/servicecidrs/",
-    subresources: &["status"],
-    strategy: |_| Arc::new(ServiceCidr),
+    rules: Rules { metadata: MetadataRule::CHANGES, resets: Resets::BARE_STATUS, ..Rules::WITH_STATUS },
+    validate_create: |object, errors| validate_ranges(&object.child("spec.cidrs"), errors),
+    validate_update,
     ..BASE
 };
 
-#[derive(Debug)]
-struct ServiceCidr;
-
-impl Strategy for ServiceCidr {
-    fn rules(&self) -> &Rules {
-        &Rules { metadata: MetadataRule::CHANGES, resets: Resets::BARE_STATUS, ..Rules::WITH_STATUS }
-    }
-
-    fn validate_create(&self, object: &Value, errors: &mut Errors) {
-        validate_ranges(&Field::object(object).child("spec.cidrs"), errors);
-    }
-
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        let (new, old) = (Field::object(new), Field::object(old));
-        let (ranges, old_ranges) = (new.child("spec.cidrs"), old.child("spec.cidrs"));
-        match (old_ranges.len(), ranges.len()) {
-            (old_len, len) if old_len == len => validate_unchanged(&ranges, &old_ranges, errors),
-            (1, 2) => {
-                validate_unchanged(&ranges, &old_ranges, errors);
-                validate_ranges(&ranges, errors);
-            }
-            (_, 0) => ranges.invalid_as(&json!([]), IMMUTABLE, errors),
-            _ => ranges.invalid(IMMUTABLE, errors),
+fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let (ranges, old_ranges) = (new.child("spec.cidrs"), old.child("spec.cidrs"));
+    match (old_ranges.len(), ranges.len()) {
+        (old_len, len) if old_len == len => validate_unchanged(&ranges, &old_ranges, errors),
+        (1, 2) => {
+            validate_unchanged(&ranges, &old_ranges, errors);
+            validate_ranges(&ranges, errors);
         }
+        (_, 0) => ranges.invalid_as(&json!([]), IMMUTABLE, errors),
+        _ => ranges.invalid(IMMUTABLE, errors),
     }
 }
 
@@ -58,7 +43,7 @@ fn validate_ranges(ranges: &Field<'_>, errors: &mut Errors) {
         return ranges.invalid_as(&json!({"CIDRs": ranges.json()}), "may only hold up to 2 values", errors);
     }
     for range in ranges.items() {
-        range.invalid_each(ip_range(range.text()), errors);
+        range.check_text(ip_range, errors);
     }
     let valid: Vec<Range> = ranges.items().filter_map(|range| Range::parse(range.text())).collect();
     if matches!(valid[..], [first, second] if first.is_ipv4() == second.is_ipv4()) {

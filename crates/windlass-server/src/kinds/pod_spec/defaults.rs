@@ -22,11 +22,11 @@ pub(crate) fn default_pod(pod: &mut Value) {
         for container in items_mut(spec, list) {
             request_limits(container);
             if host_network {
-                for port in items_mut(container, "ports") {
+                change_each(container, "ports.*", |port| {
                     if let Some(number) = port.int(&["containerPort"]) {
-                        default_to(as_object(port), "hostPort", number);
+                        default_to(port, "hostPort", number);
                     }
-                }
+                });
             }
         }
     }
@@ -60,13 +60,9 @@ fn default_spec(spec: &mut Value) {
         map.insert("serviceAccountName".to_owned(), account.clone().into());
         map.insert("serviceAccount".to_owned(), account.into());
     }
-    for volume in items_mut(spec, "volumes") {
-        default_volume(volume);
-    }
+    items_mut(spec, "volumes").iter_mut().for_each(default_volume);
     for list in CONTAINERS {
-        for container in items_mut(spec, list) {
-            default_container(container);
-        }
+        items_mut(spec, list).iter_mut().for_each(default_container);
     }
 }
 
@@ -77,33 +73,20 @@ fn default_volume(volume: &mut Value) {
         return;
     }
     for source in ["secret", "configMap", "downwardAPI", "projected"] {
-        if let Some(source) = entry_mut(volume, source) {
-            default_pointer(as_object(source), "defaultMode", 420);
-        }
+        change_each(volume, source, |source| default_pointer(source, "defaultMode", 420));
     }
     default_source(as_object(volume));
     if let Some(template) = entry_mut(volume, "ephemeral").and_then(|source| entry_mut(source, "volumeClaimTemplate")) {
         default_pointer(object_mut(template, "spec"), "volumeMode", "Filesystem");
     }
-    if let Some(source) = entry_mut(volume, "image") {
+    change_each(volume, "image", |source| {
         let policy = pull_policy(source.text(&["reference"]));
-        default_to(as_object(source), "pullPolicy", policy);
-    }
-    default_files(volume);
-    if let Some(projected) = entry_mut(volume, "projected") {
-        for source in items_mut(projected, "sources") {
-            if let Some(token) = entry_mut(source, "serviceAccountToken") {
-                default_pointer(as_object(token), "expirationSeconds", 3600);
-            }
-            default_files(source);
-        }
-    }
-}
-
-/// Applies the defaults of the downward API files of a volume or of a projected source.
-fn default_files(source: &mut Value) {
-    if let Some(files) = entry_mut(source, "downwardAPI") {
-        items_mut(files, "items").iter_mut().for_each(default_field_ref);
+        default_to(source, "pullPolicy", policy);
+    });
+    let tokens = "projected.sources.*.serviceAccountToken";
+    change_each(volume, tokens, |token| default_pointer(token, "expirationSeconds", 3600));
+    for references in ["downwardAPI.items.*.fieldRef", "projected.sources.*.downwardAPI.items.*.fieldRef"] {
+        change_each(volume, references, |reference| default_to(reference, "apiVersion", "v1"));
     }
 }
 
@@ -118,51 +101,31 @@ fn default_container(container: &mut Value) {
     default_to(map, "terminationMessagePath", "/dev/termination-log");
     default_to(map, "terminationMessagePolicy", "File");
     default_to(map, "imagePullPolicy", policy);
-    for port in items_mut(container, "ports") {
-        default_to(as_object(port), "protocol", "TCP");
-    }
-    for variable in items_mut(container, "env") {
-        if let Some(source) = entry_mut(variable, "valueFrom") {
-            default_field_ref(source);
-        }
-    }
+    change_each(container, "ports.*", |port| default_to(port, "protocol", "TCP"));
+    change_each(container, "env.*.valueFrom.fieldRef", |reference| default_to(reference, "apiVersion", "v1"));
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        if let Some(probe) = entry_mut(container, probe) {
-            default_probe(probe);
-        }
+        change_each(container, probe, default_probe);
     }
-    if let Some(lifecycle) = entry_mut(container, "lifecycle") {
-        for hook in ["postStart", "preStop"] {
-            if let Some(hook) = entry_mut(lifecycle, hook) {
-                default_handler(hook);
-            }
-        }
+    for hook in ["lifecycle.postStart", "lifecycle.preStop"] {
+        change_each(container, hook, default_handler);
     }
 }
 
-fn default_field_ref(source: &mut Value) {
-    if let Some(reference) = entry_mut(source, "fieldRef") {
-        default_to(as_object(reference), "apiVersion", "v1");
-    }
-}
-
-fn default_probe(probe: &mut Value) {
+fn default_probe(probe: &mut Map<String, Value>) {
     default_handler(probe);
-    let map = as_object(probe);
     for (key, value) in [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
     {
-        default_to(map, key, value);
+        default_to(probe, key, value);
     }
 }
 
-fn default_handler(handler: &mut Value) {
-    if let Some(action) = entry_mut(handler, "httpGet") {
-        let map = as_object(action);
-        default_to(map, "path", "/");
-        default_to(map, "scheme", "HTTP");
+fn default_handler(handler: &mut Map<String, Value>) {
+    if let Some(Value::Object(action)) = handler.get_mut("httpGet") {
+        default_to(action, "path", "/");
+        default_to(action, "scheme", "HTTP");
     }
-    if let Some(action) = entry_mut(handler, "grpc") {
-        default_pointer(as_object(action), "service", "");
+    if let Some(Value::Object(action)) = handler.get_mut("grpc") {
+        default_pointer(action, "service", "");
     }
 }
 

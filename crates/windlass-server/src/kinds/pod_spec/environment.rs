@@ -78,25 +78,18 @@ fn validate_value(variable: &Field<'_>, errors: &mut Errors) {
         return;
     }
     let field = source.child("fieldRef");
-    if field.is_set() {
-        validate_field_selector(&field, FieldSelector::Variable, errors);
-    }
+    field.if_set(|field, errors| validate_field_selector(field, FieldSelector::Variable, errors), errors);
     let resource = source.child("resourceFieldRef");
-    if resource.is_set() {
-        validate_resource_selector(&resource, FieldSelector::Variable, errors);
-    }
+    resource.if_set(|resource, errors| validate_resource_selector(resource, FieldSelector::Variable, errors), errors);
     for name in ["configMapKeyRef", "secretKeyRef"] {
         let selector = source.child(name);
         if selector.is_set() {
             let name = selector.child("name");
-            name.invalid_each(dns_subdomain(name.text()), errors);
+            name.check_text(dns_subdomain, errors);
             selector.child("key").required_text(config_key, errors);
         }
     }
-    let file = source.child("fileKeyRef");
-    if file.is_set() {
-        validate_file_selector(&file, errors);
-    }
+    source.child("fileKeyRef").if_set(validate_file_selector, errors);
     let sources = source.json().entries(&[]).filter(|(_, source)| !source.is_null()).count();
     if sources == 0 {
         let detail =

@@ -35,10 +35,8 @@ pub(super) fn validate_hostname_override(spec: &Field<'_>, errors: &mut Errors) 
             name.forbidden(&format!("may not be specified when {field} is true"), errors);
         }
     }
-    if name.text().len() > MAX_HOSTNAME_LENGTH {
-        name.too_long(MAX_HOSTNAME_LENGTH, errors);
-    }
-    name.invalid_each(dns_subdomain(name.text()), errors);
+    name.check_bytes(MAX_HOSTNAME_LENGTH, errors);
+    name.check_text(dns_subdomain, errors);
 }
 
 /// Validates the DNS configuration.
@@ -68,10 +66,8 @@ pub(super) fn validate_dns(spec: &Field<'_>, errors: &mut Errors) {
         let domain = search.text().strip_suffix('.').unwrap_or(search.text());
         errors.invalid_each(search.path(), domain, dns_subdomain_with_underscores(domain));
     }
-    for option in config.child("options").items() {
-        if option.child("name").is_empty() {
-            option.required("must not be empty", errors);
-        }
+    for option in config.child("options").items().filter(|option| option.child("name").is_empty()) {
+        option.required("must not be empty", errors);
     }
 }
 
@@ -81,7 +77,7 @@ pub(super) fn validate_host_aliases(spec: &Field<'_>, errors: &mut Errors) {
         let address = alias.child("ip");
         validate_address(address.text(), address.path(), errors);
         for name in alias.child("hostnames").items() {
-            name.invalid_each(dns_subdomain(name.text()), errors);
+            name.check_text(dns_subdomain, errors);
         }
     }
 }

@@ -10,26 +10,20 @@ use crate::kinds::{
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-const UNSATISFIABLE_ACTIONS: [&str; 2] = ["DoNotSchedule", "ScheduleAnyway"];
 const NODE_POLICY: Rule = Rule::OneOf(&["Honor", "Ignore"]);
 
 /// Validates node affinity and pod affinity.
 pub(super) fn validate_affinity(spec: &Field<'_>, errors: &mut Errors) {
     let affinity = spec.child("affinity");
     let nodes = affinity.child("nodeAffinity");
-    let required = nodes.child(REQUIRED);
-    if required.is_set() {
-        validate_node_selector(&required, errors);
-    }
+    nodes.child(REQUIRED).if_set(validate_node_selector, errors);
     for term in nodes.child(PREFERRED).items() {
         validate_weight(&term, errors);
         validate_node_requirements(&term.child("preference"), errors);
     }
     for kind in ["podAffinity", "podAntiAffinity"] {
         let pods = affinity.child(kind);
-        for term in pods.child(REQUIRED).items() {
-            validate_term(&term, errors);
-        }
+        pods.child(REQUIRED).each(validate_term, errors);
         for term in pods.child(PREFERRED).items() {
             validate_weight(&term, errors);
             validate_term(&term.child("podAffinityTerm"), errors);
@@ -38,11 +32,7 @@ pub(super) fn validate_affinity(spec: &Field<'_>, errors: &mut Errors) {
 }
 
 fn validate_weight(term: &Field<'_>, errors: &mut Errors) {
-    let field = term.child("weight");
-    let weight = field.int().unwrap_or_default();
-    if !(1..=100).contains(&weight) {
-        field.invalid_as(&weight, "must be in the range 1-100", errors);
-    }
+    term.child("weight").check_count(1..=100, "must be in the range 1-100", errors);
 }
 
 /// Validates a term of a pod affinity.
@@ -55,10 +45,8 @@ fn validate_term(term: &Field<'_>, errors: &mut Errors) {
     }
     validate_label_keys(term, errors);
     let key = term.child("topologyKey");
-    if key.is_empty() {
-        key.required("can not be empty", errors);
-    }
-    key.invalid_each(qualified_name(key.text()), errors);
+    key.check_not_empty("can not be empty", errors);
+    key.check_text(qualified_name, errors);
 }
 
 /// Validates label keys. Their values have already been added to the selector.
@@ -68,7 +56,7 @@ fn validate_label_keys(term: &Field<'_>, errors: &mut Errors) {
         let keys = term.child(name);
         if selector.is_set() {
             for key in keys.items() {
-                key.invalid_each(qualified_name(key.text()), errors);
+                key.check_text(qualified_name, errors);
             }
         } else if !keys.is_empty() {
             keys.forbidden("must not be specified when labelSelector is not set", errors);
@@ -102,13 +90,9 @@ pub(super) fn validate_spreading(spec: &Field<'_>, errors: &mut Errors) {
     }
     for constraint in constraints.items() {
         let (key, action) = key_and_action(&constraint);
-        validate_positive(&constraint.child("maxSkew"), 0, errors);
-        if key.is_empty() {
-            constraint.child("topologyKey").required("can not be empty", errors);
-        }
-        if !UNSATISFIABLE_ACTIONS.contains(&action) {
-            constraint.child("whenUnsatisfiable").unsupported(&UNSATISFIABLE_ACTIONS, errors);
-        }
+        constraint.child("maxSkew").check_count(1.., "must be greater than zero", errors);
+        constraint.child("topologyKey").check_not_empty("can not be empty", errors);
+        constraint.child("whenUnsatisfiable").supported(&["DoNotSchedule", "ScheduleAnyway"], errors);
         let left = remaining.entry((key, action)).or_default();
         *left = left.saturating_sub(1);
         if *left > 0 {
@@ -116,7 +100,7 @@ pub(super) fn validate_spreading(spec: &Field<'_>, errors: &mut Errors) {
             errors.duplicate(&constraint.path().child("{topologyKey, whenUnsatisfiable}"), &pair);
         }
         let domains = constraint.child("minDomains");
-        validate_positive(&domains, 1, errors);
+        domains.check_int(1.., "must be greater than zero", errors);
         if domains.is_set() && action != "DoNotSchedule" {
             let detail = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}");
             domains.invalid(&detail, errors);
@@ -133,20 +117,12 @@ fn key_and_action<'v>(constraint: &Field<'v>) -> (&'v str, &'v str) {
     (constraint.text(&["topologyKey"]), constraint.text(&["whenUnsatisfiable"]))
 }
 
-/// Validates that a number is positive. An absent number counts as `default`.
-fn validate_positive(field: &Field<'_>, default: i64, errors: &mut Errors) {
-    let number = field.int().unwrap_or(default);
-    if number <= 0 {
-        field.invalid_as(&number, "must be greater than zero", errors);
-    }
-}
-
 /// Validates tolerations.
 pub(in crate::kinds) fn validate_tolerations(spec: &Field<'_>, errors: &mut Errors) {
     for toleration in spec.child("tolerations").items() {
         let (key, operator) = (toleration.child("key"), toleration.child("operator"));
         if !key.is_empty() {
-            key.invalid_each(qualified_name(key.text()), errors);
+            key.check_text(qualified_name, errors);
         } else if operator.text() != "Exists" {
             let detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
             operator.invalid_as(operator.text(), detail, errors);
@@ -179,8 +155,7 @@ pub(in crate::kinds) fn validate_tolerations(spec: &Field<'_>, errors: &mut Erro
 /// Validates readiness gates and scheduling gates.
 pub(super) fn validate_gates(spec: &Field<'_>, errors: &mut Errors) {
     for gate in spec.child("readinessGates").items() {
-        let condition = gate.child("conditionType");
-        condition.invalid_each(qualified_name(condition.text()), errors);
+        gate.child("conditionType").check_text(qualified_name, errors);
     }
     let gates = spec.child("schedulingGates");
     let mut names = DuplicateCheck::default();

@@ -2,7 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::kinds::{amount, pod_spec::defaults::requested, prelude::*};
+use crate::kinds::{
+    amount,
+    pod_spec::defaults::requested,
+    prelude::*,
+    quantity::{check_integer, check_not_negative},
+};
 
 /// The owner of the resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +47,9 @@ fn validate_amounts(resources: &Field<'_>, asker: Asker, errors: &mut Errors) {
     for list in ["limits", "requests"] {
         for (name, quantity) in resources.child(list).entries() {
             validate_name(name, asker, quantity.path(), errors);
-            let value = amount(quantity.text()).unwrap_or_default();
-            if value < 0.0 {
-                quantity.invalid_as(quantity.text(), "must be greater than or equal to 0", errors);
-            }
-            if !is_native(name) && value.fract() != 0.0 {
-                quantity.invalid_as(quantity.text(), "must be an integer", errors);
+            check_not_negative(&quantity, errors);
+            if !is_native(name) {
+                check_integer(&quantity, errors);
             }
             if list == "requests" {
                 validate_request(name, resources, errors);
@@ -176,7 +178,7 @@ pub(super) fn validate_claims<'v>(spec: &Field<'v>, errors: &mut Errors) -> Vec<
             claim.invalid_as(&value, problem, errors);
         }
         for reference in [existing, template].iter().filter(|reference| reference.is_set()) {
-            reference.invalid_each(dns_subdomain(reference.text()), errors);
+            reference.check_text(dns_subdomain, errors);
         }
     }
     names.sort_unstable();
@@ -215,10 +217,7 @@ pub(super) fn validate_pod_resources(spec: &Field<'_>, claims: &[&str], errors: 
     if spec.child("os.name").text() == "windows" {
         return resources.forbidden("may not be set for a windows pod", errors);
     }
-    if resources.child("claims").is_set() {
-        let detail = "claims may not be set for Resources at pod-level";
-        resources.child("claims").forbidden(detail, errors);
-    }
+    resources.child("claims").check_unset("claims may not be set for Resources at pod-level", errors);
     validate_resources(spec, Asker::Pod, claims, errors);
     for (name, request) in resources.child("requests").entries() {
         let needed = requested(spec.json(), name);
@@ -266,19 +265,12 @@ pub(super) fn validate_restart(container: &Field<'_>, errors: &mut Errors) {
     let rules = container.child("restartPolicyRules");
     rules.at_most(MAX_RESTART_RULES, errors);
     for rule in rules.items() {
-        let action = rule.child("action");
-        if !RESTART_ACTIONS.contains(&action.text()) {
-            action.unsupported(&RESTART_ACTIONS, errors);
-        }
+        rule.child("action").supported(&RESTART_ACTIONS, errors);
         let codes = rule.child("exitCodes");
-        if !codes.is_set() {
-            codes.required("must be specified", errors);
-            continue;
+        codes.check_set("must be specified", errors);
+        if codes.is_set() {
+            codes.child("operator").supported(&EXIT_CODE_OPERATORS, errors);
+            codes.child("values").at_most(MAX_EXIT_CODES, errors);
         }
-        let operator = codes.child("operator");
-        if !EXIT_CODE_OPERATORS.contains(&operator.text()) {
-            operator.unsupported(&EXIT_CODE_OPERATORS, errors);
-        }
-        codes.child("values").at_most(MAX_EXIT_CODES, errors);
     }
 }

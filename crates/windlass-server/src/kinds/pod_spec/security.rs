@@ -55,9 +55,7 @@ pub(super) fn validate_pod_security(spec: &Field<'_>, errors: &mut Errors) {
         return;
     }
     context.check(&[("fsGroup", ID), ("runAsUser", ID), ("runAsGroup", ID)], errors);
-    for group in context.child("supplementalGroups").items() {
-        group.in_range(0, MAX_ID, errors);
-    }
+    context.child("supplementalGroups").each(|group, errors| group.in_range(0, MAX_ID, errors), errors);
     if spec.child("shareProcessNamespace").flag() && spec.child("hostPID").flag() {
         let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
         // The field belongs to the spec, but the real server reports this path.
@@ -190,10 +188,7 @@ pub(super) fn validate_host_users(spec: &Field<'_>, errors: &mut Errors) {
     }
     for kind in ContainerKind::START_ORDER {
         for container in spec.child(kind.list()).items() {
-            let devices = container.child("volumeDevices");
-            if !devices.is_empty() {
-                devices.forbidden(USER_NAMESPACE, errors);
-            }
+            container.child("volumeDevices").check_empty(USER_NAMESPACE, errors);
         }
     }
 }
@@ -208,10 +203,7 @@ pub(super) fn validate_system(spec: &Field<'_>, errors: &mut Errors) {
     match name.text() {
         "" => name.required("", errors),
         "linux" => {
-            let options = spec.child("securityContext.windowsOptions");
-            if options.is_set() {
-                options.forbidden(LINUX, errors);
-            }
+            spec.child("securityContext.windowsOptions").check_unset(LINUX, errors);
             forbid_in_containers(spec, &["windowsOptions"], LINUX, errors);
         }
         "windows" => {

@@ -15,38 +15,47 @@ const MAX_DRIVER_NAME: usize = 63;
 const CSI_SECRETS: [&str; 4] =
     ["controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"];
 
+/// The volume types in the order of validation, with their required fields. Only persistent volumes are `local`.
+pub(super) const KINDS: [(&str, &[&str]); 31] = [
+    ("emptyDir", &[]),
+    ("hostPath", &["path"]),
+    ("gitRepo", &["repository"]),
+    ("gcePersistentDisk", &["pdName"]),
+    ("awsElasticBlockStore", &["volumeID"]),
+    ("secret", &["secretName"]),
+    ("nfs", &["server", "path"]),
+    ("iscsi", &["targetPortal", "iqn"]),
+    ("glusterfs", &["endpoints", "path"]),
+    ("flocker", &[]),
+    ("persistentVolumeClaim", &["claimName"]),
+    ("rbd", &["monitors", "image"]),
+    ("cinder", &["volumeID"]),
+    ("cephfs", &["monitors"]),
+    ("quobyte", &[]),
+    ("downwardAPI", &[]),
+    ("fc", &[]),
+    ("flexVolume", &["driver"]),
+    ("configMap", &["name"]),
+    ("azureFile", &["secretName", "shareName"]),
+    ("vsphereVolume", &["volumePath"]),
+    ("photonPersistentDisk", &["pdID"]),
+    ("portworxVolume", &["volumeID"]),
+    ("azureDisk", &["diskName", "diskURI"]),
+    ("storageos", &[]),
+    ("projected", &[]),
+    ("scaleIO", &["gateway", "system", "volumeName"]),
+    ("csi", &[]),
+    ("ephemeral", &["volumeClaimTemplate"]),
+    ("image", &[]),
+    ("local", &["path"]),
+];
+
 /// The owner of the volume.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner<'n> {
     Pod,
     /// A persistent volume with this name.
     Volume(&'n str),
-}
-
-/// Returns the required fields of a volume type.
-fn required_fields(kind: &str) -> &'static [&'static str] {
-    match kind {
-        "awsElasticBlockStore" | "cinder" | "portworxVolume" => &["volumeID"],
-        "azureDisk" => &["diskName", "diskURI"],
-        "azureFile" => &["secretName", "shareName"],
-        "cephfs" => &["monitors"],
-        "configMap" => &["name"],
-        "ephemeral" => &["volumeClaimTemplate"],
-        "flexVolume" => &["driver"],
-        "gcePersistentDisk" => &["pdName"],
-        "gitRepo" => &["repository"],
-        "glusterfs" => &["endpoints", "path"],
-        "hostPath" | "local" => &["path"],
-        "iscsi" => &["targetPortal", "iqn"],
-        "nfs" => &["server", "path"],
-        "persistentVolumeClaim" => &["claimName"],
-        "photonPersistentDisk" => &["pdID"],
-        "rbd" => &["monitors", "image"],
-        "scaleIO" => &["gateway", "system", "volumeName"],
-        "secret" => &["secretName"],
-        "vsphereVolume" => &["volumePath"],
-        _ => &[],
-    }
 }
 
 /// Returns the source of a volume by its type. In errors, one type has another name.
@@ -67,7 +76,8 @@ pub(crate) fn forbid_second_source(volume: &Field<'_>, kind: &str, errors: &mut 
 
 /// Validates a source by its type; required fields come first.
 pub(crate) fn validate_source(kind: &str, source: &Field<'_>, owner: Owner<'_>, errors: &mut Errors) {
-    for name in required_fields(kind) {
+    let required_fields = KINDS.iter().find(|(name, _)| *name == kind).map(|(_, fields)| *fields);
+    for name in required_fields.unwrap_or_default() {
         let field = source.child(name);
         // An empty claim template is valid here.
         if field.is_empty() && !field.json().is_object() {
@@ -97,8 +107,7 @@ pub(crate) fn validate_source(kind: &str, source: &Field<'_>, owner: Owner<'_>, 
         "cinder" => validate_secret(&source.child("secretRef"), owner, errors),
         "storageos" => {
             source.child("volumeName").required_text(dns_label, errors);
-            let namespace = source.child("volumeNamespace");
-            namespace.optional_text(dns_label, errors);
+            source.child("volumeNamespace").optional_text(dns_label, errors);
             validate_secret(&source.child("secretRef"), owner, errors);
         }
         "flexVolume" => validate_options(&source.child("options"), errors),
@@ -153,9 +162,8 @@ fn validate_quobyte(source: &Field<'_>, errors: &mut Errors) {
 
 /// Validates the namespace of the endpoints, which only persistent volumes can specify.
 fn validate_endpoints_namespace(namespace: &Field<'_>, errors: &mut Errors) {
-    if !namespace.is_empty() {
-        namespace.invalid_each(dns_label(namespace.text()), errors);
-    } else if namespace.is_set() {
+    namespace.optional_text(dns_label, errors);
+    if namespace.is_set() && namespace.is_empty() {
         namespace.invalid("if the endpointnamespace is set, it must be a valid namespace name", errors);
     }
 }
@@ -188,9 +196,7 @@ fn validate_fc(source: &Field<'_>, errors: &mut Errors) {
         return;
     }
     let unit = source.child("lun");
-    if !unit.is_set() {
-        unit.required("lun is required if targetWWNs is specified", errors);
-    }
+    unit.check_set("lun is required if targetWWNs is specified", errors);
     unit.in_range(0, 255, errors);
 }
 
@@ -220,9 +226,7 @@ fn validate_iscsi(source: &Field<'_>, owner: Owner<'_>, errors: &mut Errors) {
     } else if source.child("chapAuthDiscovery").flag() || source.child("chapAuthSession").flag() {
         secret.required("", errors);
     }
-    if initiator.is_set() {
-        validate_iscsi_name(&initiator, owner, errors);
-    }
+    initiator.if_set(|initiator, errors| validate_iscsi_name(initiator, owner, errors), errors);
 }
 
 /// Validates the name of an iSCSI target or initiator.
@@ -321,8 +325,6 @@ pub(crate) fn validate_driver_name(name: &Field<'_>, errors: &mut Errors) {
     if name.is_empty() {
         return name.required("", errors);
     }
-    if name.text().len() > MAX_DRIVER_NAME {
-        name.too_long(MAX_DRIVER_NAME, errors);
-    }
+    name.check_bytes(MAX_DRIVER_NAME, errors);
     name.invalid_each(dns_subdomain(&name.text().to_lowercase()), errors);
 }

@@ -7,7 +7,7 @@ use crate::kinds::{
     core::persistent_volume_claim::validate_claim_spec,
     pod_spec::{
         environment::{FieldSelector, validate_field_selector, validate_resource_selector},
-        volume_sources::{self, Owner, forbid_second_source, source, validate_no_backsteps},
+        volume_sources::{self, KINDS, Owner, forbid_second_source, source, validate_no_backsteps},
     },
     prelude::*,
 };
@@ -19,40 +19,6 @@ const MIN_TOKEN_SECONDS: i64 = 600;
 /// The valid volumes of a pod, by name. Only these can be mounted.
 pub(super) struct Volumes<'v>(HashMap<&'v str, &'v Value>);
 
-/// The volume types in the order of validation.
-const KINDS: [&str; 30] = [
-    "emptyDir",
-    "hostPath",
-    "gitRepo",
-    "gcePersistentDisk",
-    "awsElasticBlockStore",
-    "secret",
-    "nfs",
-    "iscsi",
-    "glusterfs",
-    "flocker",
-    "persistentVolumeClaim",
-    "rbd",
-    "cinder",
-    "cephfs",
-    "quobyte",
-    "downwardAPI",
-    "fc",
-    "flexVolume",
-    "configMap",
-    "azureFile",
-    "vsphereVolume",
-    "photonPersistentDisk",
-    "portworxVolume",
-    "azureDisk",
-    "storageos",
-    "projected",
-    "scaleIO",
-    "csi",
-    "ephemeral",
-    "image",
-];
-
 // === volumes ===
 
 /// Validates the volumes of a spec, and returns the valid ones.
@@ -63,11 +29,7 @@ pub(super) fn validate_volumes<'v>(spec: &Field<'v>, errors: &mut Errors) -> Vol
         let mut found = Errors::default();
         validate_source(&volume, &mut found);
         let (name, name_field) = (value.text(&["name"]), volume.child("name"));
-        if name.is_empty() {
-            name_field.required("", &mut found);
-        } else {
-            name_field.invalid_each(dns_label(name), &mut found);
-        }
+        name_field.required_text(dns_label, &mut found);
         if valid.contains_key(name) {
             name_field.duplicate(&mut found);
         }
@@ -81,7 +43,7 @@ pub(super) fn validate_volumes<'v>(spec: &Field<'v>, errors: &mut Errors) -> Vol
 
 /// Validates that a volume has exactly one type. If it has several, the first one is validated.
 fn validate_source(volume: &Field<'_>, errors: &mut Errors) {
-    let mut kinds = KINDS.iter().filter(|kind| volume.child(kind).is_set());
+    let mut kinds = KINDS.iter().map(|(kind, _)| *kind).filter(|kind| volume.child(kind).is_set());
     let Some(kind) = kinds.next() else { return volume.required("must specify a volume type", errors) };
     let source = source(volume, kind);
     volume_sources::validate_source(kind, &source, Owner::Pod, errors);
@@ -198,22 +160,15 @@ fn validate_token(token: &Field<'_>, projected: &Field<'_>, errors: &mut Errors)
         return;
     }
     let lifetime = token.child("expirationSeconds");
-    if lifetime.int().is_some_and(|seconds| seconds < MIN_TOKEN_SECONDS) {
-        lifetime.invalid("may not specify a duration less than 10 minutes", errors);
-    }
+    lifetime.check_int(MIN_TOKEN_SECONDS.., "may not specify a duration less than 10 minutes", errors);
     // The real server reports this path.
     let file = Field::new(projected.path().child("path"), token.child("path").value());
-    if file.is_empty() {
-        file.required("", errors);
-    } else {
-        validate_local(&file, errors);
-    }
+    file.check_not_empty("", errors);
+    validate_local(&file, errors);
 }
 
 fn validate_mode(mode: &Field<'_>, errors: &mut Errors) {
-    if mode.int().is_some_and(|mode| !(0..=0o777).contains(&mode)) {
-        mode.invalid(MODE, errors);
-    }
+    mode.check_int(0..=0o777, MODE, errors);
 }
 
 /// Validates that a path is relative and does not leave its directory.
@@ -245,15 +200,11 @@ pub(super) fn validate_mounts(container: &Field<'_>, volumes: &Volumes<'_>, erro
     for mount in mounts.items() {
         let (name_field, path_field) = (mount.child("name"), mount.child("mountPath"));
         let (name, path) = (name_field.text(), mount.json().text(&["mountPath"]));
-        if name.is_empty() {
-            name_field.required("", errors);
-        }
+        name_field.check_not_empty("", errors);
         if !volumes.0.contains_key(name) {
             errors.not_found(name_field.path(), name);
         }
-        if path.is_empty() {
-            path_field.required("", errors);
-        }
+        path_field.check_not_empty("", errors);
         if paths.repeats(path) {
             path_field.invalid_as(path, "must be unique", errors);
         }
@@ -287,9 +238,7 @@ fn validate_propagation(mode: &Field<'_>, privileged: bool, errors: &mut Errors)
     if !mode.is_set() {
         return;
     }
-    if !PROPAGATION_MODES.contains(&mode.text()) {
-        mode.unsupported(&PROPAGATION_MODES, errors);
-    }
+    mode.supported(&PROPAGATION_MODES, errors);
     if mode.text() == "Bidirectional" && !privileged {
         let detail = "Bidirectional mount propagation is available only to privileged containers";
         mode.forbidden(detail, errors);
@@ -339,9 +288,7 @@ pub(super) fn validate_devices(container: &Field<'_>, volumes: &Volumes<'_>, err
             }
             Some(_) => {}
         }
-        if path.is_empty() {
-            path_field.required("", errors);
-        }
+        path_field.check_not_empty("", errors);
         if path.split('/').any(|part| part == "..") {
             path_field.invalid("can not contain backsteps ('..')", errors);
         } else if paths.repeats(path) {

@@ -35,80 +35,74 @@ const OLD_VOLUMES: [(&str, &str, &str); 6] = [
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 const NO_SELECTOR: &str = "a null labelSelector results in matching no pod";
 
-/// Returns the warnings for a new pod. Updates get none, because they are usually sent by controllers.
-pub(crate) fn of_pod(new: &Value, old: Option<&Value>) -> Vec<String> {
-    if old.is_some() {
-        return Vec::new();
+/// Adds the warnings for a new pod. Updates get none, because they are usually sent by controllers.
+pub(crate) fn of_pod(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    if old.is_none() {
+        warn_of_name(new, "the Pod's hostname", warnings);
+        warn_of_template(&Field::object(new), warnings);
     }
-    let mut warnings = of_name(new, "the Pod's hostname");
-    warnings.extend(of_template(&Field::object(new)));
-    warnings
 }
 
-/// Returns the warnings for a workload whose pods are named after it, including those about its name.
-pub(crate) fn of_named_workload(new: &Value, old: Option<&Value>) -> Vec<String> {
-    let mut warnings = of_new_name(new, old);
-    warnings.extend(of_workload(new, old));
-    warnings
+/// Adds the warnings for a workload whose pods are named after it, including those about its name.
+pub(crate) fn of_named_workload(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    warn_of_new_name(new, old, warnings);
+    of_workload(new, old, warnings);
 }
 
-/// Returns the warnings for an object with a pod template in `spec.template`.
-pub(crate) fn of_workload(new: &Value, old: Option<&Value>) -> Vec<String> {
-    of_changed_template(new, old, "spec", "spec.template")
+/// Adds the warnings for an object with a pod template in `spec.template`.
+pub(crate) fn of_workload(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    warn_of_changed_template(new, old, "spec", "spec.template", warnings);
 }
 
-/// Returns the warnings for a stateful set, including those about its revision history.
-pub(crate) fn of_stateful_set(new: &Value, old: Option<&Value>) -> Vec<String> {
-    let mut warnings = of_workload(new, old);
+/// Adds the warnings for a stateful set, including those about its revision history.
+pub(crate) fn of_stateful_set(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    of_workload(new, old, warnings);
     if new.int(&["spec", "revisionHistoryLimit"]).is_some_and(|limit| limit < 0) {
         let text = "a negative value retains all historical revisions; a value >= 0 is recommended";
         warnings.push(format!("spec.revisionHistoryLimit: {text}"));
     }
-    warnings
 }
 
-/// Returns the warnings for a cron job.
-pub(crate) fn of_cron_job(new: &Value, old: Option<&Value>) -> Vec<String> {
-    let mut warnings = of_new_name(new, old);
-    warnings.extend(of_changed_template(new, old, "spec", "spec.jobTemplate.spec.template"));
-    warnings
+/// Adds the warnings for a cron job.
+pub(crate) fn of_cron_job(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    warn_of_new_name(new, old, warnings);
+    warn_of_changed_template(new, old, "spec", "spec.jobTemplate.spec.template", warnings);
 }
 
-/// Returns the warnings for a PodTemplate object.
-pub(crate) fn of_pod_template(new: &Value, old: Option<&Value>) -> Vec<String> {
-    of_changed_template(new, old, "template", "template")
+/// Adds the warnings for a PodTemplate object.
+pub(crate) fn of_pod_template(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    warn_of_changed_template(new, old, "template", "template", warnings);
 }
 
 /// Warns if the name of a new workload is not a DNS label.
-fn of_new_name(new: &Value, old: Option<&Value>) -> Vec<String> {
-    if old.is_none() { of_name(new, "Pod names and hostnames") } else { Vec::new() }
+fn warn_of_new_name(new: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    if old.is_none() {
+        warn_of_name(new, "Pod names and hostnames", warnings);
+    }
 }
 
 /// Warns if a name is not a DNS label, although it is used as one.
-fn of_name(object: &Value, used_in: &str) -> Vec<String> {
+fn warn_of_name(object: &Value, used_in: &str, warnings: &mut Vec<String>) {
     let problems = dns_label(object.text(&["metadata", "name"]));
-    if problems.is_empty() {
-        return Vec::new();
+    if !problems.is_empty() {
+        warnings.push(format!(
+            "metadata.name: this is used in {used_in}, which can result in surprising behavior; a DNS label is recommended: [{}]",
+            problems.join(" ")
+        ));
     }
-    vec![format!(
-        "metadata.name: this is used in {used_in}, which can result in surprising behavior; a DNS label is recommended: [{}]",
-        problems.join(" ")
-    )]
 }
 
-/// Returns the warnings for a template, if the part of the object that contains it has changed.
-fn of_changed_template(new: &Value, old: Option<&Value>, part: &str, template: &str) -> Vec<String> {
-    if old.is_some_and(|old| new.at(&[part]) == old.at(&[part])) {
-        return Vec::new();
+/// Warns about a template, if the part of the object that contains it has changed.
+fn warn_of_changed_template(new: &Value, old: Option<&Value>, part: &str, template: &str, warnings: &mut Vec<String>) {
+    if old.is_none_or(|old| new.at(&[part]) != old.at(&[part])) {
+        warn_of_template(&Field::object(new).child(template), warnings);
     }
-    of_template(&Field::object(new).child(template))
 }
 
-/// Returns the warnings for a pod or a pod template.
-fn of_template(template: &Field<'_>) -> Vec<String> {
-    let mut warnings = Vec::new();
+/// Warns about a pod or a pod template.
+fn warn_of_template(template: &Field<'_>, warnings: &mut Vec<String>) {
     let spec = template.child("spec");
-    warn_of_old_labels(&spec, &mut warnings);
+    warn_of_old_labels(&spec, warnings);
     let annotations = template.child("metadata.annotations");
     for (key, since, field) in OLD_ANNOTATIONS {
         let annotation = annotations.key(key);
@@ -124,9 +118,9 @@ fn of_template(template: &Field<'_>) -> Vec<String> {
             }
         }
     }
-    warn_of_duplicates(&spec.child("hostAliases"), "ip", &mut warnings);
+    warn_of_duplicates(&spec.child("hostAliases"), "ip", warnings);
     let secrets = spec.child("imagePullSecrets");
-    warn_of_duplicates(&secrets, "name", &mut warnings);
+    warn_of_duplicates(&secrets, "name", warnings);
     for secret in secrets.items() {
         let name = secret.child("name");
         if name.is_empty() {
@@ -135,18 +129,17 @@ fn of_template(template: &Field<'_>) -> Vec<String> {
     }
     for list in CONTAINERS {
         for container in spec.child(list).items() {
-            warn_of_fractional_bytes(&container.child("resources"), &mut warnings);
-            warn_of_hidden_variables(&container.child("env"), &mut warnings);
+            warn_of_fractional_bytes(&container.child("resources"), warnings);
+            warn_of_hidden_variables(&container.child("env"), warnings);
         }
     }
-    warn_of_ports(&spec, &mut warnings);
+    warn_of_ports(&spec, warnings);
     let grace_period = spec.child("terminationGracePeriodSeconds");
     if grace_period.int().is_some_and(|seconds| seconds < 0) {
         let text = "must be >= 0; negative values are invalid and will be treated as 1";
         warnings.push(format!("{}: {text}", grace_period.path()));
     }
-    warn_of_missing_selectors(&spec.child("affinity"), &mut warnings);
-    warnings
+    warn_of_missing_selectors(&spec.child("affinity"), warnings);
 }
 
 /// Warns about deprecated node labels, and about topology spread constraints without a selector.
@@ -206,13 +199,16 @@ fn warn_of_duplicates(list: &Field<'_>, key: &str, warnings: &mut Vec<String>) {
 fn warn_of_fractional_bytes(resources: &Field<'_>, warnings: &mut Vec<String>) {
     for name in ["memory", "ephemeral-storage"] {
         for list in ["limits", "requests"] {
-            let amounts = resources.child(list);
-            let quantity = amounts.key(name);
-            let (path, text) = (quantity.path(), quantity.text());
-            if amount(text).is_some_and(|amount| amount.fract() != 0.0) {
-                warnings.push(format!("{path}: fractional byte value {text:?} is invalid, must be an integer"));
-            }
+            warn_of_fraction(&resources.child(list).key(name), warnings);
         }
+    }
+}
+
+/// Warns about a fractional number of bytes.
+pub(in crate::kinds) fn warn_of_fraction(quantity: &Field<'_>, warnings: &mut Vec<String>) {
+    let (path, text) = (quantity.path(), quantity.text());
+    if amount(text).is_some_and(|amount| amount.fract() != 0.0) {
+        warnings.push(format!("{path}: fractional byte value {text:?} is invalid, must be an integer"));
     }
 }
 

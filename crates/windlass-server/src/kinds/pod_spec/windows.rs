@@ -16,10 +16,7 @@ const HOST_PROCESS: &str = "securityContext.windowsOptions.hostProcess";
 /// Validates the Windows options of a pod's or a container's security context.
 pub(super) fn validate_options(context: &Field<'_>, errors: &mut Errors) {
     let options = context.child("windowsOptions");
-    let name = options.child("gmsaCredentialSpecName");
-    if name.is_set() {
-        name.invalid_each(dns_subdomain(name.text()), errors);
-    }
+    options.child("gmsaCredentialSpecName").check_set_text(dns_subdomain, errors);
     let credentials = options.child("gmsaCredentialSpec");
     if credentials.is_set() && credentials.is_empty() {
         credentials.invalid("gmsaCredentialSpec cannot be an empty string", errors);

@@ -1,58 +1,54 @@
 //! `CSINode`.
 
-use crate::kinds::{pod_spec::volume_sources::validate_driver_name, prelude::*, storage::STORAGE};
+use crate::kinds::{pod_spec::volume_sources::validate_driver_name, prelude::*};
 
-pub(super) const KIND: Kind =
-    Kind { name: "CSINode", prefix: "/registry/csinodes/", strategy: |_| Arc::new(CsiNode), ..STORAGE };
+pub(super) const KIND: Kind = Kind {
+    name: "CSINode",
+    rules: Rules {
+        metadata: MetadataRule::OBJECT,
+        unconditional_update: false,
+        returns_deleted: true,
+        ..Rules::COMMON
+    },
+    validate,
+    validate_update,
+    ..BASE
+};
 
 /// The maximum length of a node's identifier, in bytes.
 const MAX_NODE_ID: usize = 256;
 
-#[derive(Debug)]
-struct CsiNode;
-
-impl Strategy for CsiNode {
-    fn rules(&self) -> &Rules {
-        &Rules { metadata: MetadataRule::OBJECT, unconditional_update: false, returns_deleted: true, ..Rules::COMMON }
-    }
-
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        let node = Field::object(object);
-        let drivers = node.child("spec.drivers");
-        let mut names = DuplicateCheck::default();
-        for driver in drivers.items() {
-            let name = driver.child("name");
-            validate_driver_name(&name, errors);
-            let id = driver.child("nodeID");
-            if id.is_empty() {
-                id.required("", errors);
-            } else if id.text().len() > MAX_NODE_ID {
-                id.invalid("must be 256 characters or less", errors);
-            }
-            driver.child("allocatable.count").not_negative(errors);
-            if names.repeats(driver.json().text(&["name"])) {
-                errors.duplicate(name.path(), name.text());
-            }
-            validate_topology_keys(&driver, errors);
+fn validate(node: &Field<'_>, errors: &mut Errors) {
+    let drivers = node.child("spec.drivers");
+    let mut names = DuplicateCheck::default();
+    for driver in drivers.items() {
+        validate_driver_name(&driver.child("name"), errors);
+        let id = driver.child("nodeID");
+        id.check_not_empty("", errors);
+        if id.text().len() > MAX_NODE_ID {
+            id.invalid("must be 256 characters or less", errors);
         }
+        driver.child("allocatable.count").not_negative(errors);
+        driver.check_unique_by("name", &mut names, errors);
+        validate_topology_keys(&driver, errors);
     }
+}
 
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        let drivers = first_by(new.items(&["spec", "drivers"]), |driver| driver.text(&["name"]));
-        for old in old.items(&["spec", "drivers"]) {
-            let Some(new) = drivers.get(old.text(&["name"])) else { continue };
-            if ["nodeID", "topologyKeys"].iter().all(|field| same(new.at(&[field]), old.at(&[field]))) {
-                continue;
-            }
-            // The value is shown with Go's field names, and without the fields that may change.
-            let shown = json!({
-                "Name": new.text(&["name"]),
-                "NodeID": new.text(&["nodeID"]),
-                "TopologyKeys": new.at(&["topologyKeys"]).unwrap_or(&Value::Null),
-                "Allocatable": null,
-            });
-            errors.invalid(&Path::new("spec.drivers"), &shown, "field is immutable");
+fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let drivers = first_by(new.json().items(&["spec", "drivers"]), |driver| driver.text(&["name"]));
+    for old in old.json().items(&["spec", "drivers"]) {
+        let Some(new) = drivers.get(old.text(&["name"])) else { continue };
+        if ["nodeID", "topologyKeys"].iter().all(|field| same(new.at(&[field]), old.at(&[field]))) {
+            continue;
         }
+        // The value is shown with Go's field names, and without the fields that may change.
+        let shown = json!({
+            "Name": new.text(&["name"]),
+            "NodeID": new.text(&["nodeID"]),
+            "TopologyKeys": new.at(&["topologyKeys"]).unwrap_or(&Value::Null),
+            "Allocatable": null,
+        });
+        errors.invalid(&Path::new("spec.drivers"), &shown, "field is immutable");
     }
 }
 

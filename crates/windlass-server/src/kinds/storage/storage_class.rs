@@ -2,13 +2,16 @@
 
 use std::collections::HashMap;
 
-use crate::kinds::{
-    prelude::*,
-    storage::{MAX_PARAMETERS_SIZE, STORAGE},
-};
+use crate::kinds::{prelude::*, storage::MAX_PARAMETERS_SIZE};
 
-pub(super) const KIND: Kind =
-    Kind { name: "StorageClass", prefix: "/registry/storageclasses/", strategy: |_| Arc::new(StorageClass), ..STORAGE };
+pub(super) const KIND: Kind = Kind {
+    name: "StorageClass",
+    rules: Rules { returns_deleted: true, ..Rules::COMMON },
+    default,
+    validate,
+    immutable: &["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"],
+    ..BASE
+};
 
 /// The maximum number of parameters of a class.
 const MAX_PARAMETERS: usize = 512;
@@ -16,38 +19,21 @@ const MAX_PARAMETERS: usize = 512;
 /// The maximum number of errors about repeated topologies. The real server reports up to the square of their number.
 const MAX_TOPOLOGY_ERRORS: usize = 1_000;
 
-#[derive(Debug)]
-struct StorageClass;
+fn default(object: &mut Value) {
+    let class = as_object(object);
+    default_pointer(class, "reclaimPolicy", "Delete");
+    default_pointer(class, "volumeBindingMode", "Immediate");
+}
 
-impl Strategy for StorageClass {
-    fn rules(&self) -> &Rules {
-        &Rules { returns_deleted: true, ..Rules::COMMON }
-    }
-
-    fn default(&self, object: &mut Value) {
-        let class = as_object(object);
-        default_pointer(class, "reclaimPolicy", "Delete");
-        default_pointer(class, "volumeBindingMode", "Immediate");
-    }
-
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        const BINDING_MODES: [&str; 2] = ["Immediate", "WaitForFirstConsumer"];
-        let class = Field::object(object);
-        validate_provisioner(&class.child("provisioner"), errors);
-        validate_parameters(&class.child("parameters"), errors);
-        class.child("reclaimPolicy").one_of(&["Delete", "Retain"], errors);
-        // An empty mode is unsupported, too.
-        let mode = class.child("volumeBindingMode");
-        if !BINDING_MODES.contains(&mode.text()) {
-            mode.unsupported(&BINDING_MODES, errors);
-        }
-        validate_topologies(&class.child("allowedTopologies"), errors);
-    }
-
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        let immutable = ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"];
-        Field::object(new).check_immutable(&Field::object(old), &immutable, errors);
-    }
+fn validate(class: &Field<'_>, errors: &mut Errors) {
+    const BINDING_MODES: [&str; 2] = ["Immediate", "WaitForFirstConsumer"];
+    validate_provisioner(&class.child("provisioner"), errors);
+    validate_parameters(&class.child("parameters"), errors);
+    class.child("reclaimPolicy").one_of(&["Delete", "Retain"], errors);
+    // An empty mode is unsupported, too.
+    let mode = class.child("volumeBindingMode");
+    mode.supported(&BINDING_MODES, errors);
+    validate_topologies(&class.child("allowedTopologies"), errors);
 }
 
 /// Validates the name of a class's volume driver.
@@ -97,19 +83,9 @@ fn validate_expressions(expressions: &Field<'_>, errors: &mut Errors) {
     let mut keys = DuplicateCheck::default();
     for expression in expressions.items() {
         let values = expression.child("values");
-        if values.is_empty() {
-            values.required("", errors);
-        }
-        let mut seen = DuplicateCheck::default();
-        for value in values.items() {
-            if seen.repeats(value.json()) {
-                value.duplicate(errors);
-            }
-        }
-        let key = expression.child("key");
-        key.invalid_each(qualified_name(key.text()), errors);
-        if keys.repeats(expression.json().text(&["key"])) {
-            errors.duplicate(key.path(), key.text());
-        }
+        values.check_not_empty("", errors);
+        values.each_unique(|_, _| {}, errors);
+        expression.child("key").check_text(qualified_name, errors);
+        expression.check_unique_by("key", &mut keys, errors);
     }
 }

@@ -4,76 +4,53 @@ use crate::kinds::{
     core::persistent_volume::{default_source, validate_inline_volume},
     pod_spec::volume_sources::validate_driver_name,
     prelude::*,
-    storage::{MAX_PARAMETERS_SIZE, STORAGE},
+    storage::MAX_PARAMETERS_SIZE,
 };
 
 pub(super) const KIND: Kind = Kind {
     name: "VolumeAttachment",
-    prefix: "/registry/volumeattachments/",
-    subresources: &["status"],
-    strategy: |_| Arc::new(VolumeAttachment),
-    ..STORAGE
+    rules: Rules {
+        metadata: MetadataRule::OBJECT,
+        resets: Resets::BARE_STATUS,
+        unconditional_update: false,
+        returns_deleted: true,
+        ..Rules::WITH_STATUS
+    },
+    default: |object| change_each(object, "spec.source.inlineVolumeSpec", default_source),
+    validate,
+    validate_update,
+    validate_status: |new, _, errors| validate(new, errors),
+    ..BASE
 };
 
 /// The maximum length of an error message, in bytes.
 const MAX_MESSAGE: usize = 1024;
 
-#[derive(Debug)]
-struct VolumeAttachment;
+fn validate(attachment: &Field<'_>, errors: &mut Errors) {
+    let (spec, status) = (attachment.child("spec"), attachment.child("status"));
+    validate_driver_name(&spec.child("attacher"), errors);
+    let source = spec.child("source");
+    validate_source(&source, errors);
+    spec.child("nodeName").check_text(dns_subdomain, errors);
+    validate_status(&status, errors);
+    source.child("persistentVolumeName").check_set_text(dns_subdomain, errors);
+}
 
-impl Strategy for VolumeAttachment {
-    fn rules(&self) -> &Rules {
-        &Rules {
-            metadata: MetadataRule::OBJECT,
-            resets: Resets::BARE_STATUS,
-            unconditional_update: false,
-            returns_deleted: true,
-            ..Rules::WITH_STATUS
-        }
+fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    let spec = new.child("spec");
+    if spec.same(&old.child("spec")) {
+        return;
     }
-
-    fn default(&self, object: &mut Value) {
-        if let Some(Value::Object(volume)) = object.pointer_mut("/spec/source/inlineVolumeSpec") {
-            default_source(volume);
-        }
-    }
-
-    fn validate(&self, object: &Value, errors: &mut Errors) {
-        let attachment = Field::object(object);
-        let (spec, status) = (attachment.child("spec"), attachment.child("status"));
-        validate_driver_name(&spec.child("attacher"), errors);
-        let source = spec.child("source");
-        validate_source(&source, errors);
-        let node = spec.child("nodeName");
-        node.invalid_each(dns_subdomain(node.text()), errors);
-        validate_status(&status, errors);
-        let volume = source.child("persistentVolumeName");
-        if volume.is_set() {
-            volume.invalid_each(dns_subdomain(volume.text()), errors);
-        }
-    }
-
-    fn validate_update(&self, new: &Value, old: &Value, errors: &mut Errors) {
-        let (new, old) = (Field::object(new), Field::object(old));
-        let spec = new.child("spec");
-        if spec.same(&old.child("spec")) {
-            return;
-        }
-        // The value is shown with Go's field names.
-        let shown = json!({
-            "Attacher": spec.child("attacher").text(),
-            "Source": {
-                "PersistentVolumeName": spec.child("source.persistentVolumeName").json(),
-                "InlineVolumeSpec": spec.child("source.inlineVolumeSpec").json(),
-            },
-            "NodeName": spec.child("nodeName").text(),
-        });
-        spec.invalid_as(&shown, "field is immutable", errors);
-    }
-
-    fn validate_status(&self, new: &Value, _old: &Value, errors: &mut Errors) {
-        self.validate(new, errors);
-    }
+    // The value is shown with Go's field names.
+    let shown = json!({
+        "Attacher": spec.child("attacher").text(),
+        "Source": {
+            "PersistentVolumeName": spec.child("source.persistentVolumeName").json(),
+            "InlineVolumeSpec": spec.child("source.inlineVolumeSpec").json(),
+        },
+        "NodeName": spec.child("nodeName").text(),
+    });
+    spec.invalid_as(&shown, "field is immutable", errors);
 }
 
 /// Validates the source of an attachment: the name of a persistent volume, or an inline volume.

@@ -12,8 +12,7 @@ const CONTAINER_STATUSES: [(&str, &str); 3] = [
 ];
 
 /// Validates a new status of a pod.
-pub(super) fn validate(new: &Value, old: &Value, errors: &mut Errors) {
-    let (pod, old_pod) = (Field::object(new), Field::object(old));
+pub(super) fn validate(pod: &Field<'_>, old_pod: &Field<'_>, errors: &mut Errors) {
     let (status, old_status) = (pod.child("status"), old_pod.child("status"));
     for condition in status.child("conditions").items() {
         validate_observed_generation(&condition, errors);
@@ -23,20 +22,18 @@ pub(super) fn validate(new: &Value, old: &Value, errors: &mut Errors) {
     }
     let node = status.child("nominatedNodeName");
     if !node.is_empty() && node.text() != old_status.child("nominatedNodeName").text() {
-        node.invalid_each(dns_subdomain(node.text()), errors);
+        node.check_text(dns_subdomain, errors);
         if !old_pod.child("spec.nodeName").is_empty() {
             node.forbidden("may not be set on pods that are already bound to a node", errors);
         }
     }
     status.child("qosClass").immutable(&old_status.child("qosClass"), errors);
-    validate_terminated_containers(&status, old, errors);
+    validate_terminated_containers(&status, old_pod.json(), errors);
     validate_observed_generation(&status, errors);
-    validate_resource_claims(&pod, errors);
+    validate_resource_claims(pod, errors);
     let extended = status.child("extendedResourceClaimStatus");
     if extended.is_set() {
-        if extended.child("requestMappings").is_empty() {
-            extended.child("requestMappings").required("at least one request mapping is required", errors);
-        }
+        extended.child("requestMappings").check_not_empty("at least one request mapping is required", errors);
         extended.check(&[("resourceClaimName", Rule::Required)], errors);
     }
     validate_addresses(&status, &old_status, errors);
@@ -44,9 +41,7 @@ pub(super) fn validate(new: &Value, old: &Value, errors: &mut Errors) {
 
 fn validate_observed_generation(object: &Field<'_>, errors: &mut Errors) {
     let generation = object.child("observedGeneration");
-    if generation.int().is_some_and(|generation| generation < 0) {
-        generation.invalid("must be a non-negative integer", errors);
-    }
+    generation.check_int(0.., "must be a non-negative integer", errors);
 }
 
 /// Validates that terminated containers stay terminated, unless the kubelet restarts them.
@@ -97,7 +92,7 @@ fn validate_resource_claims(pod: &Field<'_>, errors: &mut Errors) {
         }
         let claim = status.child("resourceClaimName");
         if claim.json().is_string() {
-            claim.invalid_each(dns_subdomain(claim.text()), errors);
+            claim.check_text(dns_subdomain, errors);
         }
     }
 }

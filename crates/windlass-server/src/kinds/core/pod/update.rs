@@ -22,11 +22,7 @@ pub(super) fn validate(spec: &Field<'_>, old_spec: &Field<'_>, errors: &mut Erro
         if containers.len() != old_spec.child(name).len() {
             return containers.forbidden("pod updates may not add or remove containers", errors);
         }
-        for container in containers.items() {
-            if container.child("image").text().is_empty() {
-                container.child("image").required("", errors);
-            }
-        }
+        containers.each(|container, errors| container.child("image").check_not_empty("", errors), errors);
     }
     validate_deadline(spec, old_spec, errors);
     validate_kept_tolerations(spec, old_spec, errors);

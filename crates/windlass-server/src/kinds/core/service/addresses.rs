@@ -1,6 +1,6 @@
 //! The allocation of service addresses and ports.
 
-use std::{collections::BTreeSet, fmt, net::Ipv4Addr, ops::RangeInclusive, str::FromStr};
+use std::{collections::BTreeSet, fmt, net::Ipv4Addr, ops::RangeInclusive, str::FromStr, sync::Arc};
 
 use parking_lot::Mutex;
 use windlass_api::{Entropy, GroupKind, Status};
@@ -27,7 +27,7 @@ pub struct InvalidServiceCidr(String);
 
 /// Allocates the addresses and ports of services. Initialized from the stored services when the server starts.
 #[derive(Debug)]
-pub(super) struct AddressAllocator {
+pub(in crate::kinds) struct AddressAllocator {
     cidr: ServiceCidr,
     entropy: Entropy,
     in_use: Mutex<BTreeSet<Claim>>,
@@ -42,7 +42,7 @@ enum Claim {
 
 /// The addresses and ports that a write of a service allocates and releases. If dropped before the write, the allocated
 /// ones are released.
-pub(super) struct ServiceAllocation {
+pub(in crate::kinds) struct ServiceAllocation {
     allocator: Arc<AddressAllocator>,
     /// The name of the service, for errors.
     name: String,
@@ -101,17 +101,17 @@ impl fmt::Display for ServiceCidr {
 // === impl AddressAllocator ===
 
 impl AddressAllocator {
-    pub(super) fn new(cidr: ServiceCidr, entropy: Entropy) -> Arc<Self> {
+    pub(in crate::kinds) fn new(cidr: ServiceCidr, entropy: Entropy) -> Arc<Self> {
         Arc::new(Self { cidr, entropy, in_use: Mutex::default() })
     }
 
     /// Records the addresses and ports of a stored service as allocated.
-    pub(super) fn restore(&self, service: &Value) {
+    pub(in crate::kinds) fn restore(&self, service: &Value) {
         self.in_use.lock().extend(claims(service));
     }
 
     /// Releases the addresses and ports of a deleted service.
-    pub(super) fn release_all(&self, service: &Value) {
+    pub(in crate::kinds) fn release_all(&self, service: &Value) {
         self.release(&claims(service));
     }
 
@@ -162,7 +162,7 @@ fn claims(service: &Value) -> Vec<Claim> {
 
 impl ServiceAllocation {
     /// Allocates the addresses and ports of a new or changed service, and writes them into the service.
-    pub(super) fn new(
+    pub(in crate::kinds) fn new(
         allocator: &Arc<AddressAllocator>,
         service: &mut Value,
         old: Option<&Value>,

@@ -73,10 +73,7 @@ fn is_load_balancer(spec: &Field<'_>) -> bool {
 
 fn validate_external_name(spec: &Field<'_>, errors: &mut Errors) {
     for name in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-        let field = spec.child(name);
-        if field.is_set() {
-            field.forbidden("may not be set for ExternalName services", errors);
-        }
+        spec.child(name).check_unset("may not be set for ExternalName services", errors);
     }
     let field = spec.child("externalName");
     let name = field.text().strip_suffix('.').unwrap_or(field.text());
@@ -91,10 +88,8 @@ fn validate_external_name(spec: &Field<'_>, errors: &mut Errors) {
 fn validate_port<'v>(port: &Field<'v>, requires_name: bool, names: &mut DuplicateCheck<&'v str>, errors: &mut Errors) {
     let name = port.child("name");
     if !name.is_empty() {
-        name.invalid_each(dns_label(name.text()), errors);
-        if names.repeats(port.json().text(&["name"])) {
-            name.duplicate(errors);
-        }
+        name.check_text(dns_label, errors);
+        port.check_unique_by("name", names, errors);
     } else if requires_name {
         name.required("", errors);
     }
@@ -105,10 +100,7 @@ fn validate_port<'v>(port: &Field<'v>, requires_name: bool, names: &mut Duplicat
         Some(Value::String(name)) => target.invalid_each(port_name(name), errors),
         _ => target.in_range(1, 65535, errors),
     }
-    let protocol = port.child("appProtocol");
-    if protocol.is_set() {
-        protocol.invalid_each(qualified_name(protocol.text()), errors);
-    }
+    port.child("appProtocol").check_set_text(qualified_name, errors);
 }
 
 /// Validates the cluster IPs and their families.
@@ -122,15 +114,7 @@ pub(super) fn validate_addresses(spec: &Field<'_>, errors: &mut Errors) {
         _ => {}
     }
     let families = spec.child("ipFamilies");
-    let mut seen = DuplicateCheck::default();
-    for family in families.items() {
-        if !FAMILIES.contains(&family.text()) {
-            family.unsupported(&FAMILIES, errors);
-        }
-        if seen.repeats(family.text()) {
-            family.duplicate(errors);
-        }
-    }
+    families.each_unique(|family, errors| family.supported(&FAMILIES, errors), errors);
     spec.child("ipFamilyPolicy").one_of(&["PreferDualStack", "RequireDualStack", "SingleStack"], errors);
     let before = errors.len();
     for (index, ip) in ips.items().enumerate() {
@@ -205,8 +189,8 @@ fn validate_load_balancer(spec: &Field<'_>, errors: &mut Errors) {
     let ranges = spec.child("loadBalancerSourceRanges");
     // The real server names this field so.
     let ranges = Field::new(spec.path().child("LoadBalancerSourceRanges"), ranges.value());
-    if !is_load_balancer(spec) && !ranges.is_empty() {
-        ranges.forbidden(ONLY_LOAD_BALANCERS, errors);
+    if !is_load_balancer(spec) {
+        ranges.check_empty(ONLY_LOAD_BALANCERS, errors);
     }
     for range in ranges.items() {
         let text = range.text().trim();
@@ -214,19 +198,18 @@ fn validate_load_balancer(spec: &Field<'_>, errors: &mut Errors) {
             range.invalid_as(text, problem, errors);
         }
     }
-    let allocates = spec.child("allocateLoadBalancerNodePorts");
-    if !is_load_balancer(spec) && allocates.is_set() {
-        allocates.forbidden(ONLY_LOAD_BALANCERS, errors);
+    if !is_load_balancer(spec) {
+        spec.child("allocateLoadBalancerNodePorts").check_unset(ONLY_LOAD_BALANCERS, errors);
     }
     validate_load_balancer_class(spec, errors);
 }
 
 fn validate_load_balancer_class(spec: &Field<'_>, errors: &mut Errors) {
     let class = spec.child("loadBalancerClass");
-    if is_load_balancer(spec) && class.is_set() {
-        class.invalid_each(qualified_name(class.text()), errors);
-    } else if class.is_set() {
-        class.forbidden(ONLY_LOAD_BALANCERS, errors);
+    if is_load_balancer(spec) {
+        class.check_set_text(qualified_name, errors);
+    } else {
+        class.check_unset(ONLY_LOAD_BALANCERS, errors);
     }
 }
 
@@ -249,14 +232,8 @@ fn validate_traffic(spec: &Field<'_>, errors: &mut Errors) {
         (true, 0) => port.required("", errors),
         (true, _) => port.in_range(1, 65535, errors),
     }
-    let fields: [(&str, &[&str]); 2] =
-        [("internalTrafficPolicy", &TRAFFIC_POLICIES), ("trafficDistribution", &TRAFFIC_DISTRIBUTIONS)];
-    for (name, values) in fields {
-        let field = spec.child(name);
-        if field.is_set() && !values.contains(&field.text()) {
-            field.unsupported(values, errors);
-        }
-    }
+    spec.child("internalTrafficPolicy").supported_if_set(&TRAFFIC_POLICIES, errors);
+    spec.child("trafficDistribution").supported_if_set(&TRAFFIC_DISTRIBUTIONS, errors);
 }
 
 /// Validates the changes of a spec.
@@ -322,26 +299,43 @@ pub(super) fn validate_status(service: &Field<'_>, old: &Field<'_>, errors: &mut
     if service.child("spec.type").text() != "LoadBalancer" && !points.is_empty() {
         return points.forbidden("may only be used when `spec.type` is 'LoadBalancer'", errors);
     }
-    // Addresses that were accepted before remain valid.
+    validate_ingress_points(service, old, validate_ip_mode, errors);
+}
+
+/// Validates the ingress points of a service or an ingress. `check` runs on each point after its address. Addresses that
+/// were accepted before remain valid.
+pub(in crate::kinds) fn validate_ingress_points(
+    object: &Field<'_>,
+    old: &Field<'_>,
+    check: fn(&Field<'_>, &mut Errors),
+    errors: &mut Errors,
+) {
     let old_points = old.json().items(&["status", "loadBalancer", "ingress"]);
     let old_ips: HashSet<&str> = old_points.iter().map(|point| point.text(&["ip"])).collect();
-    for point in points.items() {
-        let (ip, mode) = (point.child("ip"), point.child("ipMode"));
+    for point in object.child("status.loadBalancer.ingress").items() {
+        let (ip, host) = (point.child("ip"), point.child("hostname"));
         if !ip.is_empty() && !old_ips.contains(ip.text()) {
             validate_address(ip.text(), ip.path(), errors);
         }
-        match (mode.is_set(), ip.is_empty()) {
-            (false, false) => mode.required("must be specified when `ip` is set", errors),
-            (true, true) => mode.forbidden("may not be specified when `ip` is not set", errors),
-            (true, false) if !["Proxy", "VIP"].contains(&mode.text()) => mode.unsupported(&["Proxy", "VIP"], errors),
-            (false, true) | (true, false) => {}
-        }
-        let host = point.child("hostname");
-        if !host.is_empty() {
-            host.invalid_each(dns_subdomain(host.text()), errors);
-            if host.text().parse::<IpAddr>().is_ok() {
-                host.invalid("must be a DNS name, not an IP address", errors);
-            }
-        }
+        check(&point, errors);
+        host.optional_text(dns_subdomain, errors);
+        validate_no_address(&host, errors);
+    }
+}
+
+/// Validates the mode of an ingress point's address, which must be set together with the address.
+fn validate_ip_mode(point: &Field<'_>, errors: &mut Errors) {
+    let mode = point.child("ipMode");
+    if point.child("ip").is_empty() {
+        return mode.check_unset("may not be specified when `ip` is not set", errors);
+    }
+    mode.check_set("must be specified when `ip` is set", errors);
+    mode.supported_if_set(&["Proxy", "VIP"], errors);
+}
+
+/// Validates that a host name is not an IP address.
+pub(in crate::kinds) fn validate_no_address(host: &Field<'_>, errors: &mut Errors) {
+    if parse_address(host.text()).is_some() {
+        host.invalid("must be a DNS name, not an IP address", errors);
     }
 }
