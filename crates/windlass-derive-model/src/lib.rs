@@ -6,6 +6,7 @@
 //! custom_resource    #[resource(…)]: the rest of the definition
 //! schema             structs and enums, as serde writes them (serde_attributes, case)
 //!  └ markers         #[schema(…)]
+//! apply              structs with optional fields for server-side apply; #[apply(…)]
 //! rbac               #[rbac(…)]
 //! ```
 //!
@@ -16,6 +17,7 @@
 //! Guaranteed: each function returns exactly the code of the macro of the same name. An error in the source is returned
 //! with its position. Not guaranteed: the form of the code, which depends on `windlass_api::crd::derived`.
 
+mod apply;
 mod case;
 mod custom_resource;
 mod expand;
@@ -44,6 +46,11 @@ pub fn custom_resource(input: &DeriveInput) -> Result<TokenStream> {
 /// Returns the code of `#[derive(Schema)]`.
 pub fn schema(input: &DeriveInput) -> Result<TokenStream> {
     schema::derive(input)
+}
+
+/// Returns the code of `#[derive(ApplyConfiguration)]`.
+pub fn apply_configuration(input: &DeriveInput) -> Result<TokenStream> {
+    apply::derive(input)
 }
 
 /// Returns the code of `#[rbac(…)]` from its arguments and its item.
