@@ -238,7 +238,6 @@ fn members<'f>(
     Ok(members)
 }
 
-#[allow(clippy::too_many_arguments, reason = "one caller")]
 fn member<'f>(
     field: &'f Field,
     ident: &'f Ident,
