@@ -207,11 +207,11 @@ impl<K: Object> Apply<K> {
     /// of built-in kinds that [are not set](windlass_api::apply#when-a-field-of-an-object-is-not-set) are omitted.
     ///
     /// ```
-    /// # use windlass_api::k8s_openapi::api::policy::v1::PodDisruptionBudget;
+    /// # use windlass_api::k8s_openapi::api::apps::v1::ReplicaSet;
     /// # use windlass_client::{Client, Result};
-    /// # async fn example(client: Client, without_disruptions: PodDisruptionBudget) -> Result<()> {
-    /// // Owns `disruptionsAllowed: 0`, and conflicts with another manager's `disruptionsAllowed: 1`.
-    /// client.apply(&without_disruptions).subresource("status").own_defaults().await?;
+    /// # async fn example(client: Client, scaled_to_zero: ReplicaSet) -> Result<()> {
+    /// // Owns `status.replicas: 0`, and conflicts with another manager's `status.replicas: 1`.
+    /// client.apply(&scaled_to_zero).subresource("status").own_defaults().await?;
     /// # Ok(())
     /// # }
     /// ```
