@@ -25,6 +25,7 @@ pages! {
     run_several_replicas: "how-to/run-several-replicas.md",
     run_a_project: "how-to/run-a-project.md",
     scaffold_a_project: "how-to/scaffold-a-project.md",
+    server_side_apply: "how-to/server-side-apply.md",
     third_party_kinds: "how-to/third-party-kinds.md",
     talk_to_a_cluster: "how-to/talk-to-a-cluster.md",
     test_a_controller: "how-to/test-a-controller.md",

@@ -16,6 +16,7 @@ mod generated;
 mod queues;
 mod record;
 mod registry;
+mod required;
 mod upstream;
 
 mod attacks;
@@ -78,6 +79,12 @@ enum Task {
     },
     /// Generate the accessors of the Clientset from the recorded discovery
     Clientset {
+        /// Fail if a file in the repository differs, instead of writing it
+        #[arg(long)]
+        check: bool,
+    },
+    /// Generate the table of the fields that applies omit at their default, from the recorded schemas
+    Required {
         /// Fail if a file in the repository differs, instead of writing it
         #[arg(long)]
         check: bool,
@@ -179,6 +186,7 @@ fn main() -> ExitCode {
         Task::Types { check } => generated::from_go(generated::Mode::of(check)),
         Task::Record { check } => record::run(generated::Mode::of(check)),
         Task::Clientset { check } => clientset::run(generated::Mode::of(check)),
+        Task::Required { check } => required::run(generated::Mode::of(check)),
         Task::Upstream { build: true, .. } => upstream::build().map(|programs| println!("{}", programs.display())),
         Task::Upstream { profile, .. } => upstream::serve(profile),
         Task::Long { part } => long::run(&part),

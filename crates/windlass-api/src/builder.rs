@@ -14,9 +14,8 @@ use crate::Object;
 /// assert_eq!(config.metadata.namespace.as_deref(), Some("shop"));
 /// ```
 ///
-/// A field that is not an `Option` in its type is always sent, even if it is not set: in a Deployment, these are
-/// `spec.selector` and `spec.template`. To apply an object without them, start from a
-/// [`DynamicObject`](crate::DynamicObject).
+/// An apply omits required fields that are not set, such as `spec.selector` and `spec.template` of a Deployment, by the
+/// rule in [`apply`](crate::apply).
 pub trait ObjectBuilder: Object + Default {
     /// Creates an object with a name.
     #[must_use]

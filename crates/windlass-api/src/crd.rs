@@ -24,6 +24,7 @@ mod generated_objects;
 mod schema;
 mod values;
 
+pub(crate) use built_in::built_in_types;
 pub use custom_resource::{CrdBuilder, CrdError, CustomResource};
 pub use generated_objects::GeneratedObjects;
 pub use schema::{Schema, schema_of, unsupported_schema};

@@ -9,6 +9,7 @@
 //! scheme            decodes objects by their kind
 //! list_watch        the interface between the client and caches
 //! list              lists of objects
+//! apply             the bodies of server-side applies
 //! managed_fields    `metadata.managedFields` for clients
 //! jsonpath          JSONPath expressions and templates
 //! predicates        states of built-in objects to wait for
@@ -60,6 +61,8 @@ mod scheme;
 mod list_watch;
 #[cfg(feature = "k8s-openapi")]
 mod list;
+#[cfg(feature = "k8s-openapi")]
+pub mod apply;
 #[cfg(feature = "k8s-openapi")]
 pub mod managed_fields;
 mod jsonpath;
@@ -140,6 +143,8 @@ pub use condition::{Changed, ConditionStatus, Conditions, NewCondition};
 pub use content_hash::ContentHash;
 pub use semantic::Semantic;
 
+#[cfg(feature = "k8s-openapi")]
+pub use apply::ApplyConfiguration;
 #[cfg(feature = "k8s-openapi")]
 pub use builder::ObjectBuilder;
 /// The time library whose types the API, [`Schedule`] and [`Clock`] use.

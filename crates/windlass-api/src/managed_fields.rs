@@ -43,7 +43,8 @@ impl<'n> Manager<'n> {
     /// Returns the fields that the manager has applied to an object, as a partial object that can be changed and
     /// applied again. Returns `None` if the manager has applied nothing.
     ///
-    /// List items contain their keys. The object contains its kind, name and namespace.
+    /// List items contain their keys. The object contains its kind, name and namespace. To extract the fields as another
+    /// type, use [`ApplyConfiguration::extract`](crate::ApplyConfiguration::extract).
     ///
     /// ```
     /// use windlass_api::{DynamicObject, managed_fields::Manager};
@@ -57,6 +58,11 @@ impl<'n> Manager<'n> {
     /// # Ok::<_, serde_json::Error>(())
     /// ```
     pub fn extract<K: Object>(self, object: &K) -> serde_json::Result<Option<DynamicObject>> {
+        self.extract_value(object)?.map(serde_json::from_value).transpose()
+    }
+
+    /// Returns the same as [`Self::extract`], as JSON.
+    pub(crate) fn extract_value<K: Object>(self, object: &K) -> serde_json::Result<Option<Value>> {
         let entries = object.metadata().managed_fields.as_deref().unwrap_or_default();
         let Some(entry) = entries.iter().find(|entry| self.is(entry, "Apply")) else { return Ok(None) };
         let whole = serde_json::to_value(object)?;
@@ -72,7 +78,7 @@ impl<'n> Manager<'n> {
                 part["metadata"][field] = value.clone();
             }
         }
-        serde_json::from_value(part).map(Some)
+        Ok(Some(part))
     }
 
     /// Returns the entries of `managedFields` after this manager's apply has taken over the fields that `updaters` own

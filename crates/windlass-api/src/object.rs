@@ -142,15 +142,20 @@ pub trait ObjectExt: Object {
     /// namespace gets the owner's.
     #[must_use]
     fn controlled_by<O: Resource>(mut self, owner: &O) -> Self {
-        let metadata = self.metadata_mut();
-        if metadata.namespace.is_none() {
-            metadata.namespace = owner.namespace().map(str::to_owned);
-        }
-        let owners = metadata.owner_references.get_or_insert_default();
-        owners.retain(|reference| reference.controller != Some(true) && Some(&*reference.uid) != owner.uid());
-        owners.push(owner.controller_ref());
+        set_controller(self.metadata_mut(), owner);
         self
     }
+}
+
+/// Makes `owner` the controller of the object with this metadata, replacing any other controller. An object without a
+/// namespace gets the owner's.
+pub(crate) fn set_controller<O: Resource>(metadata: &mut ObjectMeta, owner: &O) {
+    if metadata.namespace.is_none() {
+        metadata.namespace = owner.namespace().map(str::to_owned);
+    }
+    let owners = metadata.owner_references.get_or_insert_default();
+    owners.retain(|reference| reference.controller != Some(true) && Some(&*reference.uid) != owner.uid());
+    owners.push(owner.controller_ref());
 }
 
 impl<K: Object> ObjectExt for K {}

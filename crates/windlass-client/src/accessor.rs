@@ -9,8 +9,8 @@ mod kind_verbs;
 use std::{fmt, marker::PhantomData, sync::Arc};
 
 use windlass_api::{
-    DynamicObject, GroupVersionKind, GroupVersionResource, Object, ObjectExt as _, ObjectRef, PartialObject, Patch,
-    Resource, Scope,
+    ApplyConfiguration, DynamicObject, GroupVersionKind, GroupVersionResource, Object, ObjectExt as _, ObjectRef,
+    PartialObject, Patch, Resource, Scope,
     k8s_openapi::api::{authentication::v1::TokenRequest, autoscaling::v1::Scale},
 };
 
@@ -214,9 +214,9 @@ impl<R: can::Patch> Accessor<R> {
         self.resources.patch(self.key(name), patch)
     }
 
-    /// Applies an object (server-side apply): sets the fields that `object` contains and takes ownership of them.
-    pub fn apply(&self, object: &R::Object) -> Apply<R::Object> {
-        self.resources.apply(object).within(self.namespace_of(object))
+    /// Applies an object or an apply configuration (server-side apply), see [`Client::apply`].
+    pub fn apply<C: ApplyConfiguration<Object = R::Object>>(&self, configuration: &C) -> Apply<R::Object> {
+        self.resources.apply(configuration).within_any(&self.namespace)
     }
 }
 
@@ -252,9 +252,9 @@ impl<R: can::Status> Accessor<R> {
         self.resources.patch(self.key(name), patch).subresource("status")
     }
 
-    /// Applies the status of an object (server-side apply).
-    pub fn apply_status(&self, object: &R::Object) -> Apply<R::Object> {
-        self.resources.apply(object).within(self.namespace_of(object)).subresource("status")
+    /// Applies the status of an object or of an apply configuration (server-side apply).
+    pub fn apply_status<C: ApplyConfiguration<Object = R::Object>>(&self, configuration: &C) -> Apply<R::Object> {
+        self.resources.apply(configuration).within_any(&self.namespace).subresource("status")
     }
 }
 
@@ -276,7 +276,7 @@ impl<R: can::Scale> Accessor<R> {
 
     /// Applies the scale of an object (server-side apply). `scale` contains the object's name.
     pub fn apply_scale(&self, scale: &Scale) -> Apply<Scale> {
-        self.resources.apply_scale(scale).within(self.namespace_of(scale))
+        self.resources.apply_scale(scale).within_any(&self.namespace)
     }
 }
 

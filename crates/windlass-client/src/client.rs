@@ -17,6 +17,7 @@ use crate::{
     body::Body,
     config::Compression,
     config_error::ConfigError,
+    field_manager,
     operation::Operation,
     pipeline::{Policy, Reading, Sending, Throttle},
     request::{RequestError, Target},
@@ -46,7 +47,8 @@ pub struct Client {
 /// Defaults for the options of calls.
 #[derive(Clone, Debug)]
 struct Defaults {
-    /// The field manager of writes. `None` leaves the choice to the server, which uses the user agent.
+    /// The field manager of writes. `None` stands for the program: applies name it, and for other writes the server
+    /// takes it from the user agent.
     field_owner: Option<Arc<str>>,
     dry_run: DryRun,
     /// The validation of unknown fields. `None` leaves the choice to the server, which warns.
@@ -125,10 +127,28 @@ impl Client {
     }
 
     /// Returns this client with a default field manager for its writes. A call's own field manager overrides it.
+    ///
+    /// By default, the field manager is the name of the program, from the
+    /// [user agent](crate::Config::with_user_agent). In the reconciler of a controller, it is the name of the program and
+    /// of the controller, such as `shop/website`. Servers reject a name of more than 128 bytes.
     #[must_use]
     pub fn with_field_owner(mut self, owner: impl Into<Arc<str>>) -> Self {
         self.defaults.field_owner = Some(owner.into());
         self
+    }
+
+    /// Returns this client with the field manager of a part of the program: `program/component`, unless a field manager
+    /// [is set](Self::with_field_owner). A name of more than 128 bytes ends with a hash.
+    ///
+    /// Parts of a program that apply the same objects need different field managers. Otherwise, each removes the fields
+    /// that only the other applies.
+    #[must_use]
+    pub fn with_component(self, component: &str) -> Self {
+        if self.defaults.field_owner.is_some() {
+            return self;
+        }
+        let owner = field_manager::of_component(self.field_manager(), component);
+        self.with_field_owner(owner)
     }
 
     /// Returns this client with all writes as dry runs, whatever their options say. The server then processes a write
@@ -176,10 +196,17 @@ impl Client {
         self.defaults.confined_to.as_deref()
     }
 
-    /// Returns the default field manager of writes.
+    /// Returns the default field manager of writes, if it is set.
     #[must_use]
     pub fn field_owner(&self) -> Option<&str> {
         self.defaults.field_owner.as_deref()
+    }
+
+    /// Returns the field manager of writes that name no other: the one that is set, or the name of the program.
+    #[must_use]
+    pub fn field_manager(&self) -> &str {
+        let program = || field_manager::of_program(self.shared.user_agent.to_str().unwrap_or_default());
+        self.field_owner().unwrap_or_else(program)
     }
 
     /// Returns the namespace of calls that name none.

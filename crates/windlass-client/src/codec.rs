@@ -12,19 +12,26 @@ pub(crate) struct Codec<K> {
     pub(crate) encode: fn(&ApiResource, &K) -> serde_json::Result<Bytes>,
     /// Adds the fields that the encoded form omits.
     pub(crate) complete: fn(&ApiResource, &mut K),
+    /// `true` if the type has fields that are encoded even if they are not set.
+    pub(crate) has_required_fields: bool,
 }
 
 impl<K: Object> Codec<K> {
     /// The codec of objects whose encoded form is complete.
     pub(crate) const fn plain(content: Content) -> Self {
-        Self { content, encode: |_, object| serde_json::to_vec(object).map(Bytes::from), complete: |_, _| {} }
+        Self {
+            content,
+            encode: |_, object| serde_json::to_vec(object).map(Bytes::from),
+            complete: |_, _| {},
+            has_required_fields: false,
+        }
     }
 }
 
 impl<K: Resource> Codec<K> {
     /// The codec of a kind that is known at compile time.
     pub(crate) const fn typed() -> Self {
-        Self { encode: encode_typed, ..Self::plain(Content::Object) }
+        Self { encode: encode_typed, has_required_fields: true, ..Self::plain(Content::Object) }
     }
 }
 

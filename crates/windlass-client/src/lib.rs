@@ -53,6 +53,7 @@
 //! body                the body of requests and responses
 //! secret              a text that is not printed
 //! file                replaces files atomically
+//! field_manager       the default field managers of writes
 //! user_agent          the `User-Agent` header
 //! ```
 //!
@@ -149,6 +150,7 @@ mod frame;
 mod body;
 mod secret;
 mod file;
+mod field_manager;
 mod user_agent;
 #[cfg(test)]
 mod testing;

@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde_json::json;
 use windlass_api::{
-    ApiResource, Content, Object, ObjectExt as _, ObjectKey, ObjectRef, Patch, Resource,
+    ApiResource, ApplyConfiguration, Content, Object, ObjectExt as _, ObjectKey, ObjectRef, Patch, Resource,
+    apply::Body,
     k8s_openapi::api::{authentication::v1::TokenRequest, autoscaling::v1::Scale},
 };
 
@@ -72,9 +73,14 @@ impl Client {
         self.resources().patch(key, patch)
     }
 
-    /// Applies an object (server-side apply): sets the fields that `object` contains and takes ownership of them.
-    pub fn apply<K: Resource>(&self, object: &K) -> Apply<K> {
-        self.resources().apply(object)
+    /// Applies an object or an apply configuration (server-side apply): sets the fields that it contains and takes
+    /// ownership of them. Required fields of a built-in kind that are not set are not sent, see
+    /// [`windlass_api::apply`].
+    pub fn apply<C>(&self, configuration: &C) -> Apply<C::Object>
+    where
+        C: ApplyConfiguration<Object: Resource>,
+    {
+        self.resources().apply(configuration)
     }
 
     /// Deletes an object.
@@ -158,9 +164,10 @@ impl<K: Object> Resources<K> {
         PatchOne::new(self.call_of(key.into().key()), patch)
     }
 
-    /// Applies an object (server-side apply): sets the fields that `object` contains and takes ownership of them.
-    pub fn apply(&self, object: &K) -> Apply<K> {
-        Apply::new(self.call_of(object.object_ref().key()), object)
+    /// Applies an object or an apply configuration (server-side apply), see [`Client::apply`]. Objects of resources that
+    /// are known only at run time are sent as they are.
+    pub fn apply<C: ApplyConfiguration<Object = K>>(&self, configuration: &C) -> Apply<K> {
+        Apply::new(self.call(self.target()), configuration.body())
     }
 
     /// Deletes an object.
@@ -190,7 +197,7 @@ impl<K: Object> Resources<K> {
 
     /// Applies the scale of an object (server-side apply). `scale` contains the object's name and namespace.
     pub fn apply_scale(&self, scale: &Scale) -> Apply<Scale> {
-        Apply::new(self.subresource(scale.object_ref().key(), "scale"), scale)
+        Apply::new(self.call_as(self.target().subresource("scale")), Body::Object(scale))
     }
 
     /// Posts an object that is not stored. The response is a `Status` instead of an object.

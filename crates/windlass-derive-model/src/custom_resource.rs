@@ -56,6 +56,12 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
+/// Returns the identity in the attributes of `#[derive(Resource)]` or `#[derive(CustomResource)]`.
+pub(crate) fn identity(input: &DeriveInput) -> Result<Identity> {
+    let mut others = Declaration::new();
+    Identity::read_with(input, &mut |name, meta| others.take(name, meta))
+}
+
 impl Declaration {
     fn new() -> Self {
         Self {

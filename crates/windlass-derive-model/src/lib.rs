@@ -7,6 +7,7 @@
 //! expand            the impls of an identity
 //! schema            #[derive(Schema)]: structs and enums, as serde writes them
 //! markers           #[schema(…)]
+//! apply             #[derive(ApplyConfiguration)]: structs with optional fields for server-side apply; #[apply(…)]
 //! serde_attributes  the attributes of serde
 //! case              serde's rules for renaming
 //! rbac              #[rbac(…)]
@@ -19,6 +20,7 @@
 //! Guaranteed: each function returns exactly the code of the macro of the same name. An error in the source is returned
 //! with its position. Not guaranteed: the form of the code, which depends on `windlass_api::crd::derived`.
 
+mod apply;
 mod case;
 mod custom_resource;
 mod expand;
@@ -47,6 +49,11 @@ pub fn custom_resource(input: &DeriveInput) -> Result<TokenStream> {
 /// Returns the code of `#[derive(Schema)]`.
 pub fn schema(input: &DeriveInput) -> Result<TokenStream> {
     schema::derive(input)
+}
+
+/// Returns the code of `#[derive(ApplyConfiguration)]`.
+pub fn apply_configuration(input: &DeriveInput) -> Result<TokenStream> {
+    apply::derive(input)
 }
 
 /// Returns the code of `#[rbac(…)]` from its arguments and its item.

@@ -1,7 +1,7 @@
 //! serde's attributes: the names and the representation of a type.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
-use syn::{Attribute, Error, LitStr, Result, Token, Type, meta::ParseNestedMeta, parse::ParseStream, token};
+use syn::{Attribute, Error, LitStr, Path, Result, Token, Type, meta::ParseNestedMeta, parse::ParseStream, token};
 
 use crate::case::Case;
 
@@ -93,6 +93,22 @@ impl Part {
         })?;
         Ok(part)
     }
+}
+
+/// Returns the path of serde in `#[serde(crate = "…")]`, as text and parsed.
+pub(crate) fn serde_crate(attributes: &[Attribute]) -> Option<(LitStr, Path)> {
+    let mut found = None;
+    // Errors are reported when the other attributes are read.
+    let _ = each(attributes, |name, meta| {
+        if name != "crate" {
+            return skip(meta.input);
+        }
+        let text = one_text(meta)?;
+        let path = text.parse_with(Path::parse_mod_style)?;
+        found = Some((text, path));
+        Ok(())
+    });
+    found
 }
 
 fn each(attributes: &[Attribute], mut take: impl FnMut(&str, &ParseNestedMeta<'_>) -> Result<()>) -> Result<()> {

@@ -1,6 +1,6 @@
-//! Derive macros for custom resources: `#[derive(Resource)]`, `#[derive(CustomResource)]`, `#[derive(Schema)]` and
-//! `#[rbac]`. They declare the identity of a kind, its CustomResourceDefinition, its schema, and the permissions of its
-//! controller.
+//! Derive macros for custom resources: `#[derive(Resource)]`, `#[derive(CustomResource)]`, `#[derive(Schema)]`,
+//! `#[derive(ApplyConfiguration)]` and `#[rbac]`. They declare the identity of a kind, its CustomResourceDefinition, its schema, its fields for server-side apply, and
+//! the permissions of its controller.
 //!
 //! [`macro@Resource`] implements only k8s-openapi's `Resource` and `Metadata`. All typed verbs, caches and controllers
 //! of Windlass accept such a type, and so does kube-rs. [`macro@CustomResource`] also generates the
@@ -172,6 +172,41 @@ pub fn derive_custom_resource(input: TokenStream) -> TokenStream {
 pub fn derive_schema(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     model::schema(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Generates the apply configuration of a type: a struct with the suffix `Apply` whose fields are all in an `Option`. An
+/// apply sends and owns exactly the fields that are set, including empty ones.
+///
+/// Derive it for a kind, in addition to [`macro@Resource`] or [`macro@CustomResource`], and for the structs and enums in
+/// its fields. The configuration of a kind can be applied with every client. Each field has a setter of the same name. A
+/// value of the type converts to a configuration that sets all fields.
+///
+/// The serde attributes `rename`, `rename_all`, `skip` and `flatten` are respected. Enums, structs without named fields,
+/// types of Kubernetes and types of the standard library are set as a whole; items of lists and values of maps are
+/// configurations.
+///
+/// | in `#[apply(…)]` | of | meaning |
+/// |---|---|---|
+/// | `whole` | types, fields | the value is set as a whole, with all its fields |
+/// | `skip` | fields | the configuration has no such field |
+/// | `name = "WebsiteFields"` | types | the name of the configuration; defaults to the name of the type with the suffix `Apply` |
+/// | `derive(PartialEq, …)` | types | further derives of the configuration, besides `Clone`, `Debug`, `Default`, `Serialize` and `Deserialize` |
+/// | `crate = path` | types | the path of windlass-api; defaults to that in `#[resource(…)]`, then to `::windlass::api` |
+///
+/// # What does not compile
+///
+/// A type with type parameters:
+/// ```compile_fail
+/// #[derive(windlass_derive::ApplyConfiguration)]
+/// struct WebsiteSpec<T> {
+///     size: T,
+/// }
+/// ```
+/// Nor does a field whose type has no configuration: derive it, or add `#[apply(whole)]`.
+#[proc_macro_derive(ApplyConfiguration, attributes(apply, resource, serde))]
+pub fn derive_apply_configuration(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    model::apply_configuration(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
 /// Declares permissions beside the code that needs them: on a function, a struct or any other item. Repeatable.

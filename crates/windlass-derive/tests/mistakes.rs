@@ -192,6 +192,22 @@ const MISTAKES_OF_SCHEMAS: &[(&str, &str)] = &[
     ),
 ];
 
+/// The same for `#[derive(ApplyConfiguration)]`.
+const MISTAKES_OF_APPLIES: &[(&str, &str)] = &[
+    ("union A { a: i32 }", "3:7: error: a union has no fields that could be owned"),
+    (
+        "struct A<T> { a: T }",
+        "3:9: error: a type with type parameters has no apply configuration: add #[apply(whole)] to apply it as a whole",
+    ),
+    ("#[apply(size = 1)] struct A { a: i32 }", "3:9: error: expected name, derive, whole or crate"),
+    ("struct A { #[apply(name = \"B\")] a: i32 }", "3:20: error: expected whole or skip"),
+    (
+        "struct A { #[serde(with = \"x\")] a: i32 }",
+        "3:20: error: the function serializes the type of the field, but a field of an apply configuration is an `Option`: \
+         implement `Serialize` for the type instead, or omit the field with #[apply(skip)]",
+    ),
+];
+
 /// The same for `#[rbac(…)]`.
 const MISTAKES_OF_RULES: &[(&str, &str)] = &[
     (
@@ -255,6 +271,7 @@ fn each_mistake_is_named_where_it_stands() {
     let of_no_group = [&OF_NO_GROUP].into_iter().map(of("CustomResource"));
     let all = MISTAKES.iter().map(of("Resource")).chain(of_definitions).chain(of_no_group);
     let all = all.chain(MISTAKES_OF_SCHEMAS.iter().map(of("Schema"))).chain(of_rules);
+    let all = all.chain(MISTAKES_OF_APPLIES.iter().map(of("ApplyConfiguration")));
     let wrong = all.filter_map(|(attribute, source, error)| {
         let told = errors(&attribute, &source);
         (told != [*error]).then(|| format!("{source}\n  {told:#?}\n  {error}"))
@@ -264,6 +281,7 @@ fn each_mistake_is_named_where_it_stands() {
 
 /// The sources that contain error messages.
 const SOURCES: &[(&str, &str)] = &[
+    ("apply.rs", include_str!("../../windlass-derive-model/src/apply.rs")),
     ("case.rs", include_str!("../../windlass-derive-model/src/case.rs")),
     ("custom_resource.rs", include_str!("../../windlass-derive-model/src/custom_resource.rs")),
     ("identity.rs", include_str!("../../windlass-derive-model/src/identity.rs")),
@@ -324,7 +342,8 @@ fn words(literal: &str) -> Vec<String> {
 
 #[test]
 fn each_error_of_the_derives_is_among_the_mistakes() {
-    let tables = [MISTAKES, MISTAKES_OF_DEFINITIONS, MISTAKES_OF_SCHEMAS, MISTAKES_OF_RULES].concat();
+    let tables =
+        [MISTAKES, MISTAKES_OF_DEFINITIONS, MISTAKES_OF_SCHEMAS, MISTAKES_OF_APPLIES, MISTAKES_OF_RULES].concat();
     let shown = tables.iter().chain([&OF_NO_GROUP]).map(|(_, error)| *error).collect::<Vec<_>>().join("\n");
     let (mut count, mut missing) = (0, Vec::new());
     for (file, text) in SOURCES {

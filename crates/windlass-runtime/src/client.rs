@@ -42,7 +42,7 @@ use std::{
     sync::Arc,
 };
 
-use windlass_api::{ApiResource, Object, ObjectRef, PartialObject, Patch, Resource, Scope, Status};
+use windlass_api::{ApiResource, ApplyConfiguration, Object, ObjectRef, PartialObject, Patch, Resource, Scope, Status};
 use windlass_cache::{Cached, Lister, Reads};
 use windlass_client::{
     Client, Error, Operation, Verb,
@@ -230,9 +230,12 @@ impl CachedClient {
         self.parts.writing.patch(key, patch)
     }
 
-    /// Applies an object (server-side apply). See [`Client::apply`].
-    pub fn apply<K: Resource>(&self, object: &K) -> Apply<K> {
-        self.parts.writing.apply(object)
+    /// Applies an object or an apply configuration (server-side apply). See [`Client::apply`].
+    pub fn apply<C>(&self, configuration: &C) -> Apply<C::Object>
+    where
+        C: ApplyConfiguration<Object: Resource>,
+    {
+        self.parts.writing.apply(configuration)
     }
 
     /// Deletes an object. See [`Client::delete`].

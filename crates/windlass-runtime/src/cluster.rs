@@ -182,13 +182,10 @@ impl Cluster {
         move || observers.iter().flat_map(|statuses| statuses()).collect()
     }
 
-    /// Returns the client of a controller. Its field manager is the controller's name, unless the program has set
-    /// another.
-    pub(crate) fn client_for(&self, controller: &Arc<str>) -> Client {
-        match self.client.field_owner() {
-            Some(_) => self.client.clone(),
-            None => self.client.clone().with_field_owner(Arc::clone(controller)),
-        }
+    /// Returns the client of a controller. Its field manager is the name of the program and of the controller, unless the
+    /// program has set another.
+    pub(crate) fn client_for(&self, controller: &str) -> Client {
+        self.client.clone().with_component(controller)
     }
 
     /// Stops all informers and waits until they have ended.

@@ -145,7 +145,7 @@ impl Context {
     }
 
     /// Returns the manager's client: reads come from its caches, writes are sent to the server. The field manager of its
-    /// writes is the controller's name, unless the caller sets another.
+    /// writes is `program/controller`, unless the manager's client has [another](Client::with_field_owner).
     #[must_use]
     pub fn client(&self) -> &CachedClient {
         &self.shared.client

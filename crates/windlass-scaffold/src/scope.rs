@@ -109,6 +109,7 @@ const LOCALS: &[&str] = &[
 
 /// The names in Rust's prelude, and the derives with a trait of the same name.
 const REFUSED: &[&str] = &[
+    "ApplyConfiguration",
     "AsMut",
     "AsRef",
     "AsyncFn",

@@ -142,6 +142,36 @@ pub use windlass_derive::Resource;
 /// ```
 pub use windlass_derive::{CustomResource, Schema, rbac};
 
+/// Derives the apply configuration of a type, for server-side apply of some of its fields.
+///
+/// ```
+/// use windlass::{ApplyConfiguration, Resource, api::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta};
+///
+/// #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize, Resource, ApplyConfiguration)]
+/// #[resource(group = "example.com", version = "v1")]
+/// pub struct Website {
+///     metadata: ObjectMeta,
+///     spec: WebsiteSpec,
+/// }
+///
+/// #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize, ApplyConfiguration)]
+/// pub struct WebsiteSpec {
+///     image: String,
+///     replicas: u16,
+/// }
+///
+/// # async fn example(client: windlass::Client) -> windlass::client::Result<()> {
+/// let scaled = WebsiteApply::named("web").in_namespace("shop").spec(WebsiteSpecApply::new().replicas(0));
+/// let website: Website = client.apply(&scaled).await?; // owns `spec.replicas`, and nothing else
+/// # let _ = website;
+/// # Ok(())
+/// # }
+/// ```
+pub use windlass_derive::ApplyConfiguration;
+
+/// The trait of everything that can be applied: objects and apply configurations.
+pub use windlass_api::ApplyConfiguration;
+
 /// Traits of kinds with CRDs, and of types with schemas.
 pub use windlass_api::crd::{CrdBuilder, CustomResource, Schema};
 

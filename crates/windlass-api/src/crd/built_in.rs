@@ -136,6 +136,94 @@ fn reference(fields: &Map<String, Value>) -> Option<String> {
     Some(target.as_str()?.strip_prefix(REFERENCE)?.to_owned())
 }
 
+/// Calls a macro with the types that all minor versions in k8s-openapi share, except for the kinds themselves: an object
+/// embeds parts of other objects, not whole objects.
+macro_rules! built_in_types {
+    ($callback:ident) => {
+        $callback! {
+            api::core::v1, "io.k8s.api.core.v1.":
+                AWSElasticBlockStoreVolumeSource, Affinity, AppArmorProfile, AttachedVolume, AzureDiskVolumeSource,
+                AzureFilePersistentVolumeSource, AzureFileVolumeSource, CSIPersistentVolumeSource, CSIVolumeSource,
+                Capabilities, CephFSPersistentVolumeSource, CephFSVolumeSource, CinderPersistentVolumeSource,
+                CinderVolumeSource, ClientIPConfig, ClusterTrustBundleProjection, ComponentCondition,
+                ConfigMapEnvSource, ConfigMapKeySelector, ConfigMapNodeConfigSource, ConfigMapProjection,
+                ConfigMapVolumeSource, Container, ContainerImage, ContainerPort, ContainerResizePolicy, ContainerState,
+                ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, ContainerUser,
+                DaemonEndpoint, DownwardAPIProjection, DownwardAPIVolumeFile, DownwardAPIVolumeSource,
+                EmptyDirVolumeSource, EndpointAddress, EndpointPort, EndpointSubset, EnvFromSource, EnvVar,
+                EnvVarSource, EphemeralContainer, EphemeralVolumeSource, EventSeries, EventSource, ExecAction,
+                FCVolumeSource, FlexPersistentVolumeSource, FlexVolumeSource, FlockerVolumeSource,
+                GCEPersistentDiskVolumeSource, GRPCAction, GitRepoVolumeSource, GlusterfsPersistentVolumeSource,
+                GlusterfsVolumeSource, HTTPGetAction, HTTPHeader, HostAlias, HostIP, HostPathVolumeSource,
+                ISCSIPersistentVolumeSource, ISCSIVolumeSource, ImageVolumeSource, KeyToPath, Lifecycle,
+                LifecycleHandler, LimitRangeItem, LimitRangeSpec, LinuxContainerUser, LoadBalancerIngress,
+                LoadBalancerStatus, LocalObjectReference, LocalVolumeSource, ModifyVolumeStatus, NFSVolumeSource,
+                NamespaceCondition, NamespaceSpec, NamespaceStatus, NodeAddress, NodeAffinity, NodeCondition,
+                NodeConfigSource, NodeConfigStatus, NodeDaemonEndpoints, NodeFeatures, NodeRuntimeHandler,
+                NodeRuntimeHandlerFeatures, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, NodeSpec,
+                NodeStatus, NodeSwapStatus, NodeSystemInfo, ObjectFieldSelector, ObjectReference,
+                PersistentVolumeClaimCondition, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
+                PersistentVolumeClaimTemplate, PersistentVolumeClaimVolumeSource, PersistentVolumeSpec,
+                PersistentVolumeStatus, PhotonPersistentDiskVolumeSource, PodAffinity, PodAffinityTerm, PodAntiAffinity,
+                PodCondition, PodDNSConfig, PodDNSConfigOption, PodIP, PodOS, PodReadinessGate, PodResourceClaim,
+                PodResourceClaimStatus, PodSchedulingGate, PodSecurityContext, PodSpec, PodStatus, PodTemplateSpec,
+                PortStatus, PortworxVolumeSource, PreferredSchedulingTerm, Probe, ProjectedVolumeSource,
+                QuobyteVolumeSource, RBDPersistentVolumeSource, RBDVolumeSource, ReplicationControllerCondition,
+                ReplicationControllerSpec, ReplicationControllerStatus, ResourceClaim, ResourceFieldSelector,
+                ResourceHealth, ResourceQuotaSpec, ResourceQuotaStatus, ResourceRequirements, ResourceStatus,
+                SELinuxOptions, ScaleIOPersistentVolumeSource, ScaleIOVolumeSource, ScopeSelector,
+                ScopedResourceSelectorRequirement, SeccompProfile, SecretEnvSource, SecretKeySelector, SecretProjection,
+                SecretReference, SecretVolumeSource, SecurityContext, ServiceAccountTokenProjection, ServicePort,
+                ServiceSpec, ServiceStatus, SessionAffinityConfig, SleepAction, StorageOSPersistentVolumeSource,
+                StorageOSVolumeSource, Sysctl, TCPSocketAction, Taint, Toleration, TopologySelectorLabelRequirement,
+                TopologySelectorTerm, TopologySpreadConstraint, TypedLocalObjectReference, TypedObjectReference, Volume,
+                VolumeDevice, VolumeMount, VolumeMountStatus, VolumeNodeAffinity, VolumeProjection,
+                VolumeResourceRequirements, VsphereVirtualDiskVolumeSource, WeightedPodAffinityTerm,
+                WindowsSecurityContextOptions;
+            apimachinery::pkg::apis::meta::v1, "io.k8s.apimachinery.pkg.apis.meta.v1.":
+                Condition, FieldSelectorRequirement, LabelSelector, LabelSelectorRequirement, ManagedFieldsEntry,
+                ObjectMeta, OwnerReference;
+            api::apps::v1, "io.k8s.api.apps.v1.":
+                DaemonSetCondition, DaemonSetSpec, DaemonSetStatus, DaemonSetUpdateStrategy, DeploymentCondition,
+                DeploymentSpec, DeploymentStatus, DeploymentStrategy, ReplicaSetCondition, ReplicaSetSpec,
+                ReplicaSetStatus, RollingUpdateDaemonSet, RollingUpdateDeployment, RollingUpdateStatefulSetStrategy,
+                StatefulSetCondition, StatefulSetOrdinals, StatefulSetPersistentVolumeClaimRetentionPolicy,
+                StatefulSetSpec, StatefulSetStatus, StatefulSetUpdateStrategy;
+            api::autoscaling::v2, "io.k8s.api.autoscaling.v2.":
+                ContainerResourceMetricSource, ContainerResourceMetricStatus, CrossVersionObjectReference,
+                ExternalMetricSource, ExternalMetricStatus, HPAScalingPolicy, HPAScalingRules,
+                HorizontalPodAutoscalerBehavior, HorizontalPodAutoscalerCondition, HorizontalPodAutoscalerSpec,
+                HorizontalPodAutoscalerStatus, MetricIdentifier, MetricSpec, MetricStatus, MetricTarget,
+                MetricValueStatus, ObjectMetricSource, ObjectMetricStatus, PodsMetricSource, PodsMetricStatus,
+                ResourceMetricSource, ResourceMetricStatus;
+            api::batch::v1, "io.k8s.api.batch.v1.":
+                CronJobSpec, CronJobStatus, JobCondition, JobSpec, JobStatus, JobTemplateSpec, PodFailurePolicy,
+                PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule,
+                SuccessPolicy, SuccessPolicyRule, UncountedTerminatedPods;
+            api::networking::v1, "io.k8s.api.networking.v1.":
+                HTTPIngressPath, HTTPIngressRuleValue, IPAddressSpec, IPBlock, IngressBackend,
+                IngressClassParametersReference, IngressClassSpec, IngressLoadBalancerIngress,
+                IngressLoadBalancerStatus, IngressPortStatus, IngressRule, IngressServiceBackend, IngressSpec,
+                IngressStatus, IngressTLS, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicyPeer,
+                NetworkPolicyPort, NetworkPolicySpec, ParentReference, ServiceBackendPort, ServiceCIDRSpec,
+                ServiceCIDRStatus;
+            api::policy::v1, "io.k8s.api.policy.v1.":
+                PodDisruptionBudgetSpec, PodDisruptionBudgetStatus;
+            api::rbac::v1, "io.k8s.api.rbac.v1.":
+                AggregationRule, PolicyRule, RoleRef, Subject;
+            api::storage::v1, "io.k8s.api.storage.v1.":
+                CSIDriverSpec, CSINodeDriver, CSINodeSpec, TokenRequest, VolumeAttachmentSource, VolumeAttachmentSpec,
+                VolumeAttachmentStatus, VolumeError, VolumeNodeResources;
+            api::discovery::v1, "io.k8s.api.discovery.v1.":
+                Endpoint, EndpointConditions, EndpointHints, EndpointPort, ForNode, ForZone;
+            api::coordination::v1, "io.k8s.api.coordination.v1.":
+                LeaseSpec;
+        }
+    };
+}
+
+pub(crate) use built_in_types;
+
 macro_rules! built_in {
     ($($($module:ident)::+, $prefix:literal: $($name:ident),+;)*) => {$(const _: () = {
         use k8s_openapi::$($module)::+ as types;
@@ -150,87 +238,7 @@ macro_rules! built_in {
     )+};
 }
 
-// The types that all minor versions in k8s-openapi share, except for the kinds themselves: an object embeds parts of
-// other objects, not whole objects.
-built_in! {
-    api::core::v1, "io.k8s.api.core.v1.":
-        AWSElasticBlockStoreVolumeSource, Affinity, AppArmorProfile, AttachedVolume, AzureDiskVolumeSource,
-        AzureFilePersistentVolumeSource, AzureFileVolumeSource, CSIPersistentVolumeSource, CSIVolumeSource,
-        Capabilities, CephFSPersistentVolumeSource, CephFSVolumeSource, CinderPersistentVolumeSource,
-        CinderVolumeSource, ClientIPConfig, ClusterTrustBundleProjection, ComponentCondition,
-        ConfigMapEnvSource, ConfigMapKeySelector, ConfigMapNodeConfigSource, ConfigMapProjection,
-        ConfigMapVolumeSource, Container, ContainerImage, ContainerPort, ContainerResizePolicy, ContainerState,
-        ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, ContainerUser,
-        DaemonEndpoint, DownwardAPIProjection, DownwardAPIVolumeFile, DownwardAPIVolumeSource,
-        EmptyDirVolumeSource, EndpointAddress, EndpointPort, EndpointSubset, EnvFromSource, EnvVar,
-        EnvVarSource, EphemeralContainer, EphemeralVolumeSource, EventSeries, EventSource, ExecAction,
-        FCVolumeSource, FlexPersistentVolumeSource, FlexVolumeSource, FlockerVolumeSource,
-        GCEPersistentDiskVolumeSource, GRPCAction, GitRepoVolumeSource, GlusterfsPersistentVolumeSource,
-        GlusterfsVolumeSource, HTTPGetAction, HTTPHeader, HostAlias, HostIP, HostPathVolumeSource,
-        ISCSIPersistentVolumeSource, ISCSIVolumeSource, ImageVolumeSource, KeyToPath, Lifecycle,
-        LifecycleHandler, LimitRangeItem, LimitRangeSpec, LinuxContainerUser, LoadBalancerIngress,
-        LoadBalancerStatus, LocalObjectReference, LocalVolumeSource, ModifyVolumeStatus, NFSVolumeSource,
-        NamespaceCondition, NamespaceSpec, NamespaceStatus, NodeAddress, NodeAffinity, NodeCondition,
-        NodeConfigSource, NodeConfigStatus, NodeDaemonEndpoints, NodeFeatures, NodeRuntimeHandler,
-        NodeRuntimeHandlerFeatures, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, NodeSpec,
-        NodeStatus, NodeSwapStatus, NodeSystemInfo, ObjectFieldSelector, ObjectReference,
-        PersistentVolumeClaimCondition, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
-        PersistentVolumeClaimTemplate, PersistentVolumeClaimVolumeSource, PersistentVolumeSpec,
-        PersistentVolumeStatus, PhotonPersistentDiskVolumeSource, PodAffinity, PodAffinityTerm, PodAntiAffinity,
-        PodCondition, PodDNSConfig, PodDNSConfigOption, PodIP, PodOS, PodReadinessGate, PodResourceClaim,
-        PodResourceClaimStatus, PodSchedulingGate, PodSecurityContext, PodSpec, PodStatus, PodTemplateSpec,
-        PortStatus, PortworxVolumeSource, PreferredSchedulingTerm, Probe, ProjectedVolumeSource,
-        QuobyteVolumeSource, RBDPersistentVolumeSource, RBDVolumeSource, ReplicationControllerCondition,
-        ReplicationControllerSpec, ReplicationControllerStatus, ResourceClaim, ResourceFieldSelector,
-        ResourceHealth, ResourceQuotaSpec, ResourceQuotaStatus, ResourceRequirements, ResourceStatus,
-        SELinuxOptions, ScaleIOPersistentVolumeSource, ScaleIOVolumeSource, ScopeSelector,
-        ScopedResourceSelectorRequirement, SeccompProfile, SecretEnvSource, SecretKeySelector, SecretProjection,
-        SecretReference, SecretVolumeSource, SecurityContext, ServiceAccountTokenProjection, ServicePort,
-        ServiceSpec, ServiceStatus, SessionAffinityConfig, SleepAction, StorageOSPersistentVolumeSource,
-        StorageOSVolumeSource, Sysctl, TCPSocketAction, Taint, Toleration, TopologySelectorLabelRequirement,
-        TopologySelectorTerm, TopologySpreadConstraint, TypedLocalObjectReference, TypedObjectReference, Volume,
-        VolumeDevice, VolumeMount, VolumeMountStatus, VolumeNodeAffinity, VolumeProjection,
-        VolumeResourceRequirements, VsphereVirtualDiskVolumeSource, WeightedPodAffinityTerm,
-        WindowsSecurityContextOptions;
-    apimachinery::pkg::apis::meta::v1, "io.k8s.apimachinery.pkg.apis.meta.v1.":
-        Condition, FieldSelectorRequirement, LabelSelector, LabelSelectorRequirement, ManagedFieldsEntry,
-        ObjectMeta, OwnerReference;
-    api::apps::v1, "io.k8s.api.apps.v1.":
-        DaemonSetCondition, DaemonSetSpec, DaemonSetStatus, DaemonSetUpdateStrategy, DeploymentCondition,
-        DeploymentSpec, DeploymentStatus, DeploymentStrategy, ReplicaSetCondition, ReplicaSetSpec,
-        ReplicaSetStatus, RollingUpdateDaemonSet, RollingUpdateDeployment, RollingUpdateStatefulSetStrategy,
-        StatefulSetCondition, StatefulSetOrdinals, StatefulSetPersistentVolumeClaimRetentionPolicy,
-        StatefulSetSpec, StatefulSetStatus, StatefulSetUpdateStrategy;
-    api::autoscaling::v2, "io.k8s.api.autoscaling.v2.":
-        ContainerResourceMetricSource, ContainerResourceMetricStatus, CrossVersionObjectReference,
-        ExternalMetricSource, ExternalMetricStatus, HPAScalingPolicy, HPAScalingRules,
-        HorizontalPodAutoscalerBehavior, HorizontalPodAutoscalerCondition, HorizontalPodAutoscalerSpec,
-        HorizontalPodAutoscalerStatus, MetricIdentifier, MetricSpec, MetricStatus, MetricTarget,
-        MetricValueStatus, ObjectMetricSource, ObjectMetricStatus, PodsMetricSource, PodsMetricStatus,
-        ResourceMetricSource, ResourceMetricStatus;
-    api::batch::v1, "io.k8s.api.batch.v1.":
-        CronJobSpec, CronJobStatus, JobCondition, JobSpec, JobStatus, JobTemplateSpec, PodFailurePolicy,
-        PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyOnPodConditionsPattern, PodFailurePolicyRule,
-        SuccessPolicy, SuccessPolicyRule, UncountedTerminatedPods;
-    api::networking::v1, "io.k8s.api.networking.v1.":
-        HTTPIngressPath, HTTPIngressRuleValue, IPAddressSpec, IPBlock, IngressBackend,
-        IngressClassParametersReference, IngressClassSpec, IngressLoadBalancerIngress,
-        IngressLoadBalancerStatus, IngressPortStatus, IngressRule, IngressServiceBackend, IngressSpec,
-        IngressStatus, IngressTLS, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicyPeer,
-        NetworkPolicyPort, NetworkPolicySpec, ParentReference, ServiceBackendPort, ServiceCIDRSpec,
-        ServiceCIDRStatus;
-    api::policy::v1, "io.k8s.api.policy.v1.":
-        PodDisruptionBudgetSpec, PodDisruptionBudgetStatus;
-    api::rbac::v1, "io.k8s.api.rbac.v1.":
-        AggregationRule, PolicyRule, RoleRef, Subject;
-    api::storage::v1, "io.k8s.api.storage.v1.":
-        CSIDriverSpec, CSINodeDriver, CSINodeSpec, TokenRequest, VolumeAttachmentSource, VolumeAttachmentSpec,
-        VolumeAttachmentStatus, VolumeError, VolumeNodeResources;
-    api::discovery::v1, "io.k8s.api.discovery.v1.":
-        Endpoint, EndpointConditions, EndpointHints, EndpointPort, ForNode, ForZone;
-    api::coordination::v1, "io.k8s.api.coordination.v1.":
-        LeaseSpec;
-}
+built_in_types!(built_in);
 
 macro_rules! by_authors {
     ($($type:ty: $name:literal;)*) => {$(

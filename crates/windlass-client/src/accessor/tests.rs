@@ -86,7 +86,7 @@ async fn object_namespace_comes_from_accessor_or_object() {
     pod.metadata.namespace = Some("own".to_owned());
     Accessor::<Website>::typed(&fake.client(), "a").create(&pod).await.unwrap();
     Accessor::<Website>::typed(&fake.client(), "").update_status(&pod).await.unwrap();
-    Accessor::<Website>::typed(&fake.client(), "a").apply_status(&pod).await.unwrap();
+    Accessor::<Website>::typed(&fake.client(), "a").apply_status(&pod).field_manager("me").await.unwrap();
     Accessor::<Website>::typed(&fake.client(), "a").update_resize(&pod).await.unwrap();
     Accessor::<Website>::typed(&fake.client(), "a").update_ephemeral_containers(&pod).await.unwrap();
     assert_eq!(
@@ -94,7 +94,7 @@ async fn object_namespace_comes_from_accessor_or_object() {
         [
             "POST /apis/x.io/v1/namespaces/a/websites",
             "PUT /apis/x.io/v1/namespaces/own/websites/p/status",
-            "PATCH /apis/x.io/v1/namespaces/a/websites/p/status?fieldManager=windlass",
+            "PATCH /apis/x.io/v1/namespaces/a/websites/p/status?fieldManager=me",
             "PUT /apis/x.io/v1/namespaces/a/websites/p/resize",
             "PUT /apis/x.io/v1/namespaces/a/websites/p/ephemeralcontainers",
         ]

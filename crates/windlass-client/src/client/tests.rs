@@ -1,4 +1,5 @@
 mod answers;
+mod apply;
 mod cancellation;
 
 use std::time::Duration;
@@ -14,7 +15,7 @@ use windlass_api::{
             apps::v1::Deployment,
             core::v1::{ConfigMap, Namespace, Pod},
         },
-        apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta},
+        apimachinery::pkg::apis::meta::v1::ObjectMeta,
     },
 };
 
@@ -188,15 +189,17 @@ async fn writes_are_in_the_name_of_the_field_owner() {
     client.apply(&pod(None, "p")).await.unwrap();
     fake.client().apply(&pod(None, "p")).await.unwrap();
     fake.client().patch::<Pod>("p", Patch::Apply(json!({}))).force().await.unwrap();
+    let program = fake.client().field_manager().to_owned();
+    assert!(program.starts_with("windlass_client-"), "{program}");
     assert_eq!(
         fake.seen(),
         [
-            "POST /api/v1/namespaces/home/pods?fieldManager=me",
-            "PUT /api/v1/namespaces/home/pods/p?fieldManager=other",
-            "PATCH /api/v1/namespaces/home/pods/p?fieldManager=me",
-            "PATCH /api/v1/namespaces/home/pods/p?fieldManager=me",
-            "PATCH /api/v1/namespaces/home/pods/p?fieldManager=windlass",
-            "PATCH /api/v1/namespaces/home/pods/p?fieldManager=windlass&force=true"
+            "POST /api/v1/namespaces/home/pods?fieldManager=me".to_owned(),
+            "PUT /api/v1/namespaces/home/pods/p?fieldManager=other".to_owned(),
+            "PATCH /api/v1/namespaces/home/pods/p?fieldManager=me".to_owned(),
+            "PATCH /api/v1/namespaces/home/pods/p?fieldManager=me".to_owned(),
+            format!("PATCH /api/v1/namespaces/home/pods/p?fieldManager={program}"),
+            format!("PATCH /api/v1/namespaces/home/pods/p?fieldManager={program}&force=true"),
         ]
     );
 }
@@ -273,17 +276,6 @@ async fn patch_has_its_content_type_and_subresource() {
     assert_eq!(fake.seen(), ["PATCH /api/v1/namespaces/a/pods/p/status"]);
     assert_eq!(fake.last().headers()["content-type"], "application/json-patch+json");
     assert_eq!(body(&fake), json!([{"op": "remove", "path": "/spec"}]));
-}
-
-#[tokio::test]
-async fn apply_sends_all_but_the_managed_fields() {
-    let fake = Fake::json(POD);
-    let mut object = pod(Some("a"), "p");
-    object.metadata.managed_fields = Some(vec![ManagedFieldsEntry::default()]);
-    fake.client().apply(&object).force().await.unwrap();
-    assert_eq!(fake.seen(), ["PATCH /api/v1/namespaces/a/pods/p?fieldManager=windlass&force=true"]);
-    assert_eq!(fake.last().headers()["content-type"], "application/apply-patch+yaml");
-    assert_eq!(body(&fake), json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "a"}}));
 }
 
 #[tokio::test]

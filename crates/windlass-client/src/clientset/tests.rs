@@ -31,13 +31,13 @@ async fn subresources_are_where_the_api_has_them() {
     let mut scale = deployments.get_scale("d").await.unwrap();
     scale.spec.get_or_insert_default().replicas = Some(3);
     deployments.update_scale(&scale).await.unwrap();
-    deployments.apply_scale(&scale).force().await.unwrap();
+    deployments.apply_scale(&scale).field_manager("me").force().await.unwrap();
     assert_eq!(
         fake.seen(),
         [
             "GET /apis/apps/v1/namespaces/a/deployments/d/scale",
             "PUT /apis/apps/v1/namespaces/a/deployments/d/scale",
-            "PATCH /apis/apps/v1/namespaces/a/deployments/d/scale?fieldManager=windlass&force=true",
+            "PATCH /apis/apps/v1/namespaces/a/deployments/d/scale?fieldManager=me&force=true",
         ]
     );
 }

@@ -4,14 +4,15 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use serde_json::Value;
-use windlass_api::{DryRun, FieldValidation, Object, Patch, PatchOptions, WriteOptions};
+use serde_json::{Map, Value};
+use windlass_api::{
+    ApiResource, DryRun, FieldValidation, Object, Patch, PatchOptions, WriteOptions,
+    apply::{Body, omit_custom_defaults, omit_defaults},
+    crd::CustomResource,
+};
 
 use super::{Call, Sent, into_future, within};
 use crate::{Result, client::DefaultNamespace, operation::Verb};
-
-/// The field manager of an apply if neither the call nor the client sets one. The server requires one.
-const DEFAULT_OWNER: &str = "windlass";
 
 /// Creates an object.
 #[must_use = "nothing is sent before `.await`"]
@@ -37,11 +38,15 @@ pub struct PatchOne<K> {
     options: PatchOptions,
 }
 
-/// Applies an object (server-side apply).
+/// Applies an object or an apply configuration (server-side apply).
+///
+/// The field manager defaults to the client's, see [`Client::with_field_owner`](crate::Client::with_field_owner).
 #[must_use = "nothing is sent before `.await`"]
 pub struct Apply<K> {
     call: Call<K>,
     object: serde_json::Result<Value>,
+    /// Removes the fields that are not set.
+    omit: fn(&ApiResource, &mut Value),
     options: PatchOptions,
 }
 
@@ -166,7 +171,7 @@ impl<K: Object> PatchOne<K> {
 
     async fn begin(mut self) -> Result<Sent<K>> {
         let verb = if let Patch::Apply(_) = self.patch {
-            self.options.write.field_manager.get_or_insert_with(|| DEFAULT_OWNER.to_owned());
+            self.options.write.field_manager.get_or_insert_with(|| self.call.client.field_manager().to_owned());
             Verb::Apply
         } else {
             Verb::Patch
@@ -181,15 +186,48 @@ impl<K: Object> PatchOne<K> {
 }
 
 impl<K: Object> Apply<K> {
-    pub(crate) fn new(call: Call<K>, object: &K) -> Self {
+    pub(crate) fn new(mut call: Call<K>, body: Body<'_, K>) -> Self {
         let options = PatchOptions { write: call.client.write_options(), force: None };
-        let object = applied(&call, object);
-        Self { call, object, options }
+        let is_object = matches!(body, Body::Object(_));
+        let omit = if is_object && call.codec.has_required_fields { omit_of_built_in } else { omit_nothing };
+        let object = encoded(&call, body);
+        let metadata = object.as_ref().map_or(&Value::Null, |object| &object["metadata"]);
+        let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
+        call.target = call.target.within(text("namespace")).named(text("name"));
+        Self { call, object, omit, options }
     }
 
     /// Takes ownership of fields whose values differ from those of other managers, instead of failing with a conflict.
     pub fn force(mut self) -> Self {
         self.options.force = Some(true);
+        self
+    }
+
+    /// Sends required fields also if they are at their default, and takes ownership of them. By default, required fields
+    /// of built-in kinds that [are not set](windlass_api::apply#when-a-field-of-an-object-is-not-set) are omitted.
+    ///
+    /// ```
+    /// # use windlass_api::k8s_openapi::api::apps::v1::ReplicaSet;
+    /// # use windlass_client::{Client, Result};
+    /// # async fn example(client: Client, scaled_to_zero: ReplicaSet) -> Result<()> {
+    /// // Owns `status.replicas: 0`, and conflicts with another manager's `status.replicas: 1`.
+    /// client.apply(&scaled_to_zero).subresource("status").own_defaults().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn own_defaults(mut self) -> Self {
+        self.omit = omit_nothing;
+        self
+    }
+
+    /// Omits the fields of a custom kind that its schema requires and that
+    /// [are not set](windlass_api::apply#when-a-field-of-an-object-is-not-set), and nulls. By default, they are sent,
+    /// because a server rejects an object without a required field. Has no effect on apply configurations.
+    pub fn omit_defaults(mut self) -> Self
+    where
+        K: CustomResource,
+    {
+        self.omit = |_, object| omit_custom_defaults::<K>(object);
         self
     }
 
@@ -199,11 +237,18 @@ impl<K: Object> Apply<K> {
         self
     }
 
+    /// Sets the namespace, unless it is empty.
+    pub(crate) fn within_any(self, namespace: &str) -> Self {
+        if namespace.is_empty() { self } else { self.within(namespace) }
+    }
+
     async fn begin(mut self) -> Result<Sent<K>> {
-        self.options.write.field_manager.get_or_insert_with(|| DEFAULT_OWNER.to_owned());
-        let (object, options) = (self.object, self.options);
+        self.options.write.field_manager.get_or_insert_with(|| self.call.client.field_manager().to_owned());
+        let (object, omit, options) = (self.object, self.omit, self.options);
         let sent = self.call.send(Verb::Apply, DefaultNamespace::OfClient, |call| {
-            let patch = Patch::Apply(object?);
+            let mut object = object?;
+            omit(&call.target.resource, &mut object);
+            let patch = Patch::Apply(object);
             // An apply patch is YAML, of which JSON is a subset.
             let body = serde_json::to_vec(patch.body())?;
             Ok(call.target.patch(&patch, body.into(), &options)?)
@@ -212,14 +257,27 @@ impl<K: Object> Apply<K> {
     }
 }
 
+fn omit_of_built_in(resource: &ApiResource, object: &mut Value) {
+    omit_defaults(&resource.gvk(), object);
+}
+
+fn omit_nothing(_: &ApiResource, _: &mut Value) {}
+
 /// Returns the object to send in an apply: without `managedFields`, which only the server may write.
-fn applied<K: Object>(call: &Call<K>, object: &K) -> serde_json::Result<Value> {
-    let bytes = if object.metadata().managed_fields.is_some() {
-        let mut object = object.clone();
-        object.metadata_mut().managed_fields = None;
-        call.encode(&object)?
-    } else {
-        call.encode(object)?
+fn encoded<K: Object>(call: &Call<K>, body: Body<'_, K>) -> serde_json::Result<Value> {
+    let mut object = match body {
+        Body::Object(object) => serde_json::from_slice(&call.encode(object)?)?,
+        Body::Fields(fields) => {
+            let resource = &call.target.resource;
+            let types = [("apiVersion", resource.api_version()), ("kind", resource.kind.to_string())];
+            let mut object: Map<String, Value> =
+                types.into_iter().map(|(name, value)| (name.to_owned(), Value::String(value))).collect();
+            object.extend(fields?);
+            Value::Object(object)
+        }
     };
-    serde_json::from_slice(&bytes)
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    Ok(object)
 }

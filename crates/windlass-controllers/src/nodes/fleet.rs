@@ -114,10 +114,7 @@ async fn run(running: RunnableContext, nodes: u16) -> Result<()> {
 
 async fn live(running: &RunnableContext, nodes: u16) {
     let cluster = running.cluster();
-    let client = match cluster.client().field_owner() {
-        Some(_) => cluster.client().clone(),
-        None => cluster.client().clone().with_field_owner("nodes"),
-    };
+    let client = cluster.client().clone().with_component("nodes");
     let store = cluster.informer::<Node>(&Watch::all()).store();
     for host in Host::first(nodes) {
         while let Err(error) = create(&client, host, cluster.clock(), cluster.entropy()).await {

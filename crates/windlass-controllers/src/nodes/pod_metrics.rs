@@ -76,10 +76,7 @@ impl PodMetrics {
 
     async fn publish(self, running: &RunnableContext) {
         let cluster = running.cluster();
-        let client = match cluster.client().field_owner() {
-            Some(_) => cluster.client().clone(),
-            None => cluster.client().clone().with_field_owner("nodes"),
-        };
+        let client = cluster.client().clone().with_component("nodes");
         let store = cluster.informer::<Pod>(&Watch::all()).store();
         let mut published = HashSet::new();
         let mut is_defined = false;

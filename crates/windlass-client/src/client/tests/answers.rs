@@ -56,14 +56,14 @@ async fn write_with_discarded_response_still_reports_errors() {
         client.create(&pod).discard_response().await.unwrap();
         client.update_status(&pod).discard_response().await.unwrap();
         client.patch::<Pod>("p", Patch::Merge(json!({}))).within("a").discard_response().await.unwrap();
-        client.apply(&pod).discard_response().await.unwrap();
+        client.apply(&pod).field_manager("me").discard_response().await.unwrap();
         assert_eq!(
             fake.seen(),
             [
                 "POST /api/v1/namespaces/a/pods",
                 "PUT /api/v1/namespaces/a/pods/p/status",
                 "PATCH /api/v1/namespaces/a/pods/p",
-                "PATCH /api/v1/namespaces/a/pods/p?fieldManager=windlass",
+                "PATCH /api/v1/namespaces/a/pods/p?fieldManager=me",
             ]
         );
     }
