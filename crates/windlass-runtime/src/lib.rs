@@ -6,12 +6,13 @@
 //! |---|---|---|
 //! | watch | [`watch`], [`predicate`] | a [`Watch`] selects objects; predicates filter their events |
 //! | cache | [`cluster`], `caches` | one informer per selection, shared by all controllers |
-//! | keys | `source`, `handler` | an event becomes keys: the object's own, its owner's, or a mapping function's |
+//! | keys | `source`, `handler`, `mapping`, `key_sink` | an event becomes keys: the object's own, its owner's, or a mapping function's |
 //! | queue, worker | [`controller`], `controller_settings` | each key once; a worker reads the newest state |
 //! | reconcile | [`reconcile`], [`layer`] | a [`Reconciler`] gets a [`Context`], returns an [`Action`] or an error |
 //! | reads | [`client`], `read_your_writes` | reads from the caches show the manager's own writes |
 //! | writes | [`upsert`], [`status`], [`finalizers`], [`owners`] | helpers for common tasks |
 //! | reports | [`events`] | Kubernetes events for users |
+//! | tests | [`testing`] | a context without a manager |
 //! | | [`observer`], `reporter`, `write_attribution` | the steps of the control loop and their writes |
 //! | processes | [`leader_election`], [`sharding`] | one leader reconciles, or each process a part of the objects |
 //! | manager | [`runnable`], [`manager`], [`shutdown`] | runs controllers and other runnables until the shutdown |
@@ -46,6 +47,8 @@ mod caches;
 pub mod cluster;
 
 mod handler;
+mod key_sink;
+mod mapping;
 mod source;
 
 pub mod controller;
@@ -63,6 +66,8 @@ pub mod status;
 pub mod upsert;
 
 pub mod events;
+
+pub mod testing;
 
 pub mod observer;
 mod reporter;
@@ -98,7 +103,7 @@ pub use cluster::Cluster;
 pub use console::Console;
 pub use controller::{Controller, ControllerHandle, WatchHandle};
 pub use controller_settings::{ControllerDefaults, ControllerOverride};
-pub use error::{Error, Result};
+pub use error::{Error, Result, RetryHint};
 pub use handler::Owners;
 pub use leader_election::{LeaderElection, Leadership};
 pub use manager::{Manager, ManagerBuilder};

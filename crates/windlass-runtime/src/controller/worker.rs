@@ -5,12 +5,12 @@ use std::{future::Future, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Du
 use futures::FutureExt;
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
-use windlass_api::{ApiResource, ErrorChain, Object, ObjectRef};
+use windlass_api::{ApiResource, BoxError, ErrorChain, Object, ObjectRef};
 use windlass_cache::{InformerSet, Lister, Reads};
 use windlass_queue::{AddOptions, WorkQueue};
 
 use crate::{
-    Action, Context, Error, Leadership, Reconciler, Retry, Shard,
+    Action, Context, Error, Leadership, Reconciler, Retry, RetryHint, Shard,
     error::panic_message,
     layer::{Failure, Layer, ReconcileCall, ReconcileFuture},
     observer::{Outcome, ReconcileEvent, ReconcileFinished, ReconcileStarted},
@@ -72,7 +72,7 @@ impl<K: Object, R: Reconciler<K>> Work<K> for WithObjects<K, R> {
         drop(cached);
         match self.reconciler.reconcile(object, cx).await {
             Ok(action) => Ok(Some(action)),
-            Err(error) => Err(Failure { retry: self.reconciler.retry(&error), error: error.into() }),
+            Err(error) => Err(failure(self.reconciler.retry(&error), error)),
         }
     }
 }
@@ -82,14 +82,21 @@ where
     K: Object,
     F: Fn(ObjectRef<K>, Context) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Action, E>> + Send,
-    E: std::error::Error + Send + Sync + 'static,
+    E: Into<BoxError> + Send + 'static,
 {
     async fn work(&self, key: ObjectRef<K>, cx: Context) -> Result<Option<Action>, Failure> {
         match (self.0)(key, cx).await {
             Ok(action) => Ok(Some(action)),
-            Err(error) => Err(Failure { error: error.into(), retry: Retry::Backoff }),
+            Err(error) => Err(failure(Retry::Backoff, error)),
         }
     }
+}
+
+/// Creates the failure for an error of a reconciler. A hint in the error overrides the chosen policy.
+fn failure(chosen: Retry, error: impl Into<BoxError>) -> Failure {
+    let error = error.into();
+    let retry = RetryHint::find(&*error).map_or(chosen, RetryHint::retry);
+    Failure { error, retry }
 }
 
 // === impl Worker ===
@@ -204,6 +211,7 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
                 };
                 match retry {
                     Retry::Backoff => self.queue.add_with(key.clone(), again.rate_limited()),
+                    Retry::After(delay) => self.queue.add_with(key.clone(), again.after(delay)),
                     Retry::Never => self.queue.forget(key),
                 }
                 tracing::error!(error = message, ?retry, failures = self.queue.num_requeues(key), "reconcile failed");
