@@ -186,7 +186,9 @@ impl<K: Object> Controller<K> {
 
 impl<K: Object, R> Controller<K, R> {
     /// Sets the name in logs, metrics and managed fields. Defaults to the kind in lower case. It must be unique within
-    /// a manager.
+    /// a manager, so of two kinds with the same name in different groups, one needs another name:
+    /// `.named("ingress.networking.example.com")`. It is not chosen automatically, because the managed fields of existing
+    /// objects contain it.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self

@@ -9,6 +9,7 @@ use windlass_queue::{AddOptions, DEFAULT_PRIORITY, LOW_PRIORITY, WorkQueue};
 use crate::{
     observer::{Change, ReconcileEvent, Trigger},
     reporter::Reporter,
+    trigger_notes::TriggerNotes,
 };
 
 /// Adds the keys of one watch to the queue of a controller.
@@ -18,6 +19,7 @@ pub(crate) struct KeySink<K> {
     pub(crate) resource: ApiResource,
     pub(crate) queue: WorkQueue<ObjectRef<K>>,
     pub(crate) reporter: Reporter,
+    pub(crate) notes: TriggerNotes,
 }
 
 impl<K: Object> KeySink<K> {
@@ -34,6 +36,7 @@ impl<K: Object> KeySink<K> {
         };
         let priority = priority(notification);
         for key in keys {
+            self.notes.add(key.key(), change, &self.resource, object.key());
             self.reporter.observe(&ReconcileEvent::Triggered(Trigger {
                 controller: &self.controller,
                 resource: &self.resource,

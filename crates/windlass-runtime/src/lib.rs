@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | watch | [`watch`], [`predicate`] | a [`Watch`] selects objects; predicates filter their events |
 //! | cache | [`cluster`], `caches` | one informer per selection, shared by all controllers |
-//! | keys | `source`, `handler`, `mapping`, `key_sink` | an event becomes keys: the object's own, its owner's, or a mapping function's |
+//! | keys | `source`, `handler`, `mapping`, `key_sink`, `trigger_notes` | an event becomes keys: the object's own, its owner's, or a mapping function's |
 //! | queue, worker | [`controller`], `controller_settings` | each key once; a worker reads the newest state |
 //! | reconcile | [`reconcile`], [`layer`] | a [`Reconciler`] gets a [`Context`], returns an [`Action`] or an error |
 //! | reads | [`client`], `read_your_writes` | reads from the caches show the manager's own writes |
@@ -19,6 +19,7 @@
 //! | servers | [`metrics`], [`health`], `webhook` | metrics, probes, and webhooks with their certificates |
 //! | | [`console`], `console_data`, `serving` | the state of the manager in a browser |
 //! | settings | `config`, `units` | settings from a file or from flags (feature `config`) |
+//! | tracing | `otlp` | an exporter of spans, and their propagation (feature `otlp`) |
 //! | | `error`, `host` | the error type; the host and the process |
 //!
 //! [`contracts`] lists the guarantees of client-go and controller-runtime, with the test for each.
@@ -48,6 +49,7 @@ pub mod cluster;
 
 mod handler;
 mod key_sink;
+mod trigger_notes;
 mod mapping;
 mod source;
 
@@ -88,6 +90,9 @@ pub mod webhook;
 pub mod console;
 mod console_data;
 mod serving;
+
+#[cfg(feature = "otlp")]
+pub mod otlp;
 
 #[cfg(feature = "config")]
 pub mod config;

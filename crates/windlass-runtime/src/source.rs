@@ -17,6 +17,7 @@ use crate::{
     predicate::Predicate,
     reconcile::Stores,
     reporter::Reporter,
+    trigger_notes::TriggerNotes,
 };
 
 /// A source with its object type erased.
@@ -31,6 +32,7 @@ pub(crate) struct Target<K> {
     pub(crate) controller: Arc<str>,
     pub(crate) queue: WorkQueue<ObjectRef<K>>,
     pub(crate) reporter: Reporter,
+    pub(crate) notes: TriggerNotes,
     /// The context of asynchronous mappers.
     pub(crate) mapper_context: MapperContext,
 }
@@ -91,6 +93,7 @@ impl<T: Object, K: Object> Source<K> for InformerSource<T, K> {
             resource: resource.clone(),
             queue: target.queue.clone(),
             reporter: target.reporter.clone(),
+            notes: target.notes.clone(),
         };
         let (next, mapping) = match mapper {
             AnyMapper::Direct(mapper) => (Next::Map(mapper, keys), None),

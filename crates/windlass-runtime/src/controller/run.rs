@@ -24,6 +24,7 @@ use crate::{
     reporter::Reporter,
     sharding::ShardGate,
     source::{self, Started, Target},
+    trigger_notes::TriggerNotes,
     write_attribution,
 };
 
@@ -51,12 +52,13 @@ where
 
     // 2. Start all sources before waiting for any of them, so that they list concurrently. Sources added later are not
     //    waited for.
-    let mapper_context = watch::Sender::new(None);
+    let (mapper_context, notes) = (watch::Sender::new(None), TriggerNotes::default());
     let target = Target {
         cluster: context.cluster().clone(),
         controller: Arc::clone(&name),
         queue: queue.clone(),
         reporter: context.reporter.clone(),
+        notes: notes.clone(),
         mapper_context: mapper_context.subscribe(),
     };
     let mut stores = Stores::default();
@@ -109,6 +111,7 @@ where
         timeout: settings.reconcile_timeout,
         shared,
         reporter: context.reporter.clone(),
+        notes,
         leadership,
         shard,
         root: controller.root,

@@ -4,7 +4,7 @@ use std::{future::Future, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Du
 
 use futures::FutureExt;
 use tokio::time::{Instant, timeout};
-use tracing::Instrument;
+use tracing::{Instrument, field::Empty};
 use windlass_api::{ApiResource, BoxError, ErrorChain, Object, ObjectRef};
 use windlass_cache::{InformerSet, Lister, Reads};
 use windlass_queue::{AddOptions, WorkQueue};
@@ -19,6 +19,7 @@ use crate::{
     reporter::Reporter,
     sharding::{Permit, Point},
     shutdown::Stop,
+    trigger_notes::TriggerNotes,
     write_attribution::{self, CurrentReconcile},
 };
 
@@ -50,6 +51,7 @@ pub(crate) struct Worker<K, W> {
     pub(crate) timeout: Option<Duration>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) reporter: Reporter,
+    pub(crate) notes: TriggerNotes,
     pub(crate) leadership: Leadership,
     pub(crate) shard: Shard,
     pub(crate) root: ApiResource,
@@ -123,6 +125,7 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
                         self.process(key, priority, &permit).await;
                     } else {
                         // Another replica owns the key. If this process gains it, it is added again.
+                        self.notes.take(key.key());
                         self.queue.forget(&key);
                         self.queue.done(&key);
                     }
@@ -136,7 +139,15 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
         let controller = &*self.shared.controller;
         let id: Arc<str> = self.shared.entropy.uuid().into();
         let cx = Context::new(Arc::clone(&self.shared), Arc::clone(&id));
-        let span = tracing::info_span!("reconcile", controller, %key, id = &*id);
+        let span = tracing::info_span!(
+            "reconcile",
+            controller,
+            %key,
+            id = &*id,
+            trigger = self.trigger(&key),
+            k8s.namespace.name = key.namespace(),
+            otel.status_code = Empty,
+        );
 
         self.reporter.metrics.started(controller);
         self.reporter.observe(&ReconcileEvent::Started(ReconcileStarted { controller, key: key.key(), id: &id }));
@@ -159,10 +170,23 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
         let duration = start.elapsed();
 
         let outcome = span.in_scope(|| self.conclude(&key, priority, result));
+        if !matches!(outcome, Outcome::Done(_) | Outcome::Gone) {
+            span.record("otel.status_code", "ERROR");
+        }
         self.reporter.metrics.finished(controller, &outcome, duration);
         let finished = ReconcileFinished { controller, key: key.key(), id: &id, duration, outcome: &outcome };
         self.reporter.observe(&ReconcileEvent::Finished(finished));
         self.queue.done(&key);
+    }
+
+    /// Returns the reason for a reconcile, if spans contain it.
+    fn trigger(&self, key: &ObjectRef<K>) -> Option<String> {
+        if !TriggerNotes::is_enabled() {
+            return None;
+        }
+        let note = self.notes.take(key.key()).map(|note| note.to_string());
+        let without = || if self.queue.num_requeues(key) > 0 { "retry" } else { "requeue" };
+        Some(note.unwrap_or_else(|| without().to_owned()))
     }
 
     async fn attempt(&self, key: ObjectRef<K>, cx: Context, id: &str) -> Result<Option<Action>, Failure> {

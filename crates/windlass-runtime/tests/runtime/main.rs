@@ -22,4 +22,5 @@ mod mappers;
 mod own_writes;
 mod reads;
 mod sharding;
+mod spans;
 mod test_contexts;
