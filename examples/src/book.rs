@@ -31,6 +31,7 @@ pages! {
     test_a_controller: "how-to/test-a-controller.md",
     test_from_go: "how-to/test-from-go.md",
     fault_exploration: "how-to/fault-exploration.md",
+    trace: "how-to/trace.md",
     webhooks: "how-to/webhooks.md",
     write_a_controller: "how-to/write-a-controller.md",
     attributes: "reference/attributes.md",

@@ -27,9 +27,8 @@ pub struct NewCondition {
     observed_generation: Option<i64>,
 }
 
-/// The result of a call that may change conditions.
+/// The result of a call that may change conditions. It may be ignored: a status write compares the whole status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "what is unchanged need not be written"]
 pub enum Changed {
     /// The call made a change.
     Yes,
@@ -40,13 +39,15 @@ pub enum Changed {
 /// The conditions of a status.
 ///
 /// ```
+/// # #![deny(unused_must_use)]
 /// use windlass_api::{Changed, Clock, ConditionStatus, Conditions as _, NewCondition};
 /// # use windlass_api::k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 ///
 /// let mut conditions: Vec<Condition> = Vec::new();
 /// let ready = NewCondition::new("Ready", ConditionStatus::True, "Deployed").message("3 of 3 replicas").observed(7);
 /// assert_eq!(conditions.set(ready.clone(), &Clock::system()), Changed::Yes);
-/// assert_eq!(conditions.set(ready, &Clock::system()), Changed::No);
+/// assert_eq!(conditions.set(ready.clone(), &Clock::system()), Changed::No);
+/// conditions.set(ready, &Clock::system()); // the result may be ignored
 /// assert!(conditions.is_true("Ready"));
 /// ```
 pub trait Conditions {
@@ -202,7 +203,7 @@ mod tests {
         let mut conditions = None;
         assert!(!conditions.is_true("Ready") && !conditions.is_false("Ready"));
         assert_eq!(conditions.remove_type("Ready"), Changed::No);
-        let _ = conditions.set(NewCondition::new("Ready", ConditionStatus::Unknown, "A"), &at(1));
+        conditions.set(NewCondition::new("Ready", ConditionStatus::Unknown, "A"), &at(1));
         assert!(!conditions.is_true("Ready") && !conditions.is_false("Ready"));
         assert!(conditions.has_status("Ready", ConditionStatus::Unknown));
         assert_eq!(conditions.remove_type("Ready"), Changed::Yes);

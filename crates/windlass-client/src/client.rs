@@ -96,7 +96,8 @@ impl Client {
     #[allow(clippy::needless_pass_by_value, reason = "a configuration contains secrets and is consumed")]
     pub fn new(config: Config) -> Result<Self> {
         let transport = config.connect()?;
-        let policy = Policy { compression: config.compression, ..Policy::default() };
+        let (server, compression) = (Some(config.server), config.compression);
+        let policy = Policy { compression, server, ..Policy::default() };
         Self::assemble(transport, config.default_namespace, &config.user_agent, policy)
     }
 

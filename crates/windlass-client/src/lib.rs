@@ -133,6 +133,7 @@ mod error;
 mod pipeline;
 pub mod warnings;
 mod write_observer;
+mod trace;
 mod response;
 pub mod request;
 pub mod config;

@@ -20,10 +20,11 @@ mod repeat;
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use http::{Request, Response, StatusCode, header};
+use http::{Request, Response, StatusCode, Uri, header};
 use tokio::time::Instant;
 use tower::ServiceExt;
 use tower_http::decompression::Decompression;
+use tracing::{Instrument as _, Span};
 use windlass_api::BoxError;
 
 pub use gate::{Gate, Outgoing};
@@ -37,6 +38,7 @@ use crate::{
     metrics::{Attempt, ClientMetrics, Received},
     operation::{Operation, Verb},
     response::RESPONSE_LIMIT,
+    trace::{self, TraceHeaders},
     transport::Transport,
     warnings::{LogWarnings, Warning, WarningHandler},
     write_observer::WriteObserver,
@@ -75,6 +77,10 @@ pub(crate) struct Policy {
     pub(crate) metrics: Option<Arc<dyn ClientMetrics>>,
     /// The observer of writes. `None` if no cache waits for own writes.
     pub(crate) writes: Option<Arc<dyn WriteObserver>>,
+    /// The address of the server, for spans. `None` for a service in this process.
+    pub(crate) server: Option<Uri>,
+    /// Adds trace headers to requests, if set.
+    pub(crate) trace_headers: Option<TraceHeaders>,
 }
 
 /// The rate limits, and whether they are the defaults.
@@ -125,6 +131,8 @@ impl Default for Policy {
             gate: None,
             metrics: None,
             writes: None,
+            server: None,
+            trace_headers: None,
         }
     }
 }
@@ -155,8 +163,23 @@ impl Reading {
 }
 
 impl Sending<'_> {
-    /// Sends the request, with retries, and returns the server's last response, including failures.
-    pub(crate) async fn send(self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+    /// Sends the request in a span, with retries, and returns the server's last response, including failures.
+    pub(crate) async fn send(self, mut request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        let span = trace::request_span(self.operation, &request, self.policy.server.as_ref());
+        if let Some(headers) = &self.policy.trace_headers {
+            headers.inject(&span, request.headers_mut());
+        }
+        // Pinned once: a future that is awaited in two places is moved to each.
+        let sent = pin!(self.send_in_span(request));
+        if span.is_disabled() {
+            return sent.await;
+        }
+        let outcome = sent.instrument(span.clone()).await;
+        trace::record(&span, &outcome);
+        outcome.map(|response| response.map(|body| trace::until_read(body, span)))
+    }
+
+    async fn send_in_span(self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
         // Watches are rare and long, and their callers wait for events.
         if self.reading != Reading::Watch {
             self.throttle("client-side throttling").await;
@@ -206,6 +229,7 @@ impl Sending<'_> {
             let Repeat { wait, why } = repeat;
             tracing::debug!(operation = %self.operation, attempt = attempts.number(), ?wait, why, "retrying the request");
             attempts.failed(outcome);
+            Span::current().record("http.request.resend_count", attempts.number());
             body = again;
             tokio::time::sleep(wait).await;
             self.throttle(why).await;

@@ -14,8 +14,8 @@ use std::{
 };
 
 use futures::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::BoxStream};
-use windlass_api::{ApiResource, Object, ObjectRef, PartialObject, Resource};
-use windlass_cache::Cached;
+use windlass_api::{ApiResource, BoxError, Object, ObjectRef, PartialObject, Resource};
+use windlass_cache::{Cached, Notification};
 use windlass_queue::RateLimiter;
 
 pub use self::handle::{ControllerHandle, WatchHandle};
@@ -29,8 +29,9 @@ use crate::{
     controller_settings::{ControllerOptions, Order},
     handler::{self, Owners},
     layer::Layer,
+    mapping,
     runnable::{Group, Runnable, RunnableContext},
-    source::{InformerSource, Source},
+    source::{AnyMapper, InformerSource, Source},
 };
 
 /// Reconciles objects of type `K` with a reconciler of type `R`.
@@ -133,10 +134,11 @@ impl<K: Object> Controller<K> {
     /// Creates a controller for the objects that `root` selects.
     pub fn watching(root: Watch<K>) -> Self {
         let resource = root.resource.clone();
+        let own = AnyMapper::Direct(handler::enqueue_self());
         Self {
             name: None,
             root: resource,
-            sources: vec![Box::new(InformerSource { watch: root, mapper: Some(handler::enqueue_self()) })],
+            sources: vec![Box::new(InformerSource { watch: root, mapper: Some(own) })],
             additions: Additions::new(),
             limiter: None,
             options: ControllerOptions::default(),
@@ -155,12 +157,13 @@ impl<K: Object> Controller<K> {
     /// Completes the controller with a function of keys, which is also called if the object does not exist.
     ///
     /// For the rare controllers that must act on a deletion without a finalizer, such as controllers that track
-    /// expectations. Read the object from [`Context::store`]. Every error is retried with back-off.
+    /// expectations. Read the object from [`Context::store`]. Every error without a
+    /// [`RetryHint`](crate::RetryHint) is retried with back-off.
     pub fn reconcile_keys<F, Fut, E>(self, reconcile: F) -> KeyController<K, F>
     where
         F: Fn(ObjectRef<K>, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Action, E>> + Send,
-        E: std::error::Error + Send + Sync + 'static,
+        E: Into<BoxError> + Send + 'static,
     {
         KeyController(self.with(reconcile))
     }
@@ -183,7 +186,9 @@ impl<K: Object> Controller<K> {
 
 impl<K: Object, R> Controller<K, R> {
     /// Sets the name in logs, metrics and managed fields. Defaults to the kind in lower case. It must be unique within
-    /// a manager.
+    /// a manager, so of two kinds with the same name in different groups, one needs another name:
+    /// `.named("ingress.networking.example.com")`. It is not chosen automatically, because the managed fields of existing
+    /// objects contain it.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
@@ -212,7 +217,7 @@ impl<K: Object, R> Controller<K, R> {
     /// Only metadata is read. Group and kind of an owner reference must match; its version is ignored.
     pub fn owns_by<T: Object>(self, watch: Watch<T>, owners: Owners) -> Self {
         let mapper = handler::enqueue_owners(&self.root, owners);
-        self.source(watch, Some(mapper))
+        self.source(watch, Some(AnyMapper::Direct(mapper)))
     }
 
     /// Watches objects of type `T` and reconciles the keys that `map` returns for the object before and after a change.
@@ -224,7 +229,7 @@ impl<K: Object, R> Controller<K, R> {
         T: Resource,
         I: IntoIterator<Item = ObjectRef<K>>,
     {
-        self.source(Watch::<T>::all(), Some(handler::enqueue_mapped_decoded(map)))
+        self.source(Watch::<T>::all(), Some(AnyMapper::Direct(handler::enqueue_mapped_decoded(map))))
     }
 
     /// Watches the objects that `watch` selects and reconciles the keys that `map` returns for the object before and
@@ -234,7 +239,7 @@ impl<K: Object, R> Controller<K, R> {
         T: Object,
         I: IntoIterator<Item = ObjectRef<K>>,
     {
-        self.source(watch, Some(handler::enqueue_mapped(map)))
+        self.source(watch, Some(AnyMapper::Direct(handler::enqueue_mapped(map))))
     }
 
     /// Watches the metadata of objects of type `T` and reconciles the keys that `map` returns for it before and after a
@@ -245,6 +250,47 @@ impl<K: Object, R> Controller<K, R> {
         I: IntoIterator<Item = ObjectRef<K>>,
     {
         self.watches_with(Watch::metadata_of::<T>(), map)
+    }
+
+    /// Watches the objects that `watch` selects and reconciles the keys that an asynchronous function returns for a
+    /// change.
+    ///
+    /// The function receives the change with the object before and after it, and a context to read the caches that the
+    /// controller has declared, for example by an index. It is called after they have synced, in tasks of the
+    /// controller: at most 8 calls of one watch run at the same time, so a slow function delays neither other watches
+    /// nor reconciles. A call has 30 s. An error or a timeout is retried with back-off, 5 times in total; a panic is
+    /// not. A change that remains without a result is logged and leads to no keys.
+    ///
+    /// ```
+    /// # use windlass_api::{ObjectRef, k8s_openapi::api::core::v1::{ConfigMap, Secret}};
+    /// # use windlass_cache::{Cached, Index, Notification};
+    /// # use windlass_runtime::{Action, Context, Controller, Result, Watch};
+    /// # use std::sync::Arc;
+    /// # async fn reconcile(_: Arc<ConfigMap>, _: Context) -> Result<Action> { Ok(Action::await_change()) }
+    /// /// Returns the ConfigMaps that refer to a Secret.
+    /// async fn users_of(change: Notification<Secret>, cx: Context) -> Result<Vec<ObjectRef<ConfigMap>>> {
+    ///     let users = cx.store::<ConfigMap>().by_index("secret", &change.key().name)?;
+    ///     Ok(users.iter().map(Cached::object_ref).collect())
+    /// }
+    ///
+    /// let by_secret = Index::on_path("secret", ["data", "secret"]);
+    /// let controller = Controller::watching(Watch::<ConfigMap>::all().index(by_secret))
+    ///     .watches_async(Watch::all(), users_of)
+    ///     .reconcile(reconcile);
+    /// # let _ = controller;
+    /// ```
+    pub fn watches_async<T, F, I, E>(
+        self,
+        watch: Watch<T>,
+        map: impl Fn(Notification<T>, Context) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        T: Object,
+        F: Future<Output = Result<I, E>> + Send + 'static,
+        I: IntoIterator<Item = ObjectRef<K>>,
+        E: Into<BoxError>,
+    {
+        self.source(watch, Some(AnyMapper::Async(mapping::enqueue_mapped_async(map))))
     }
 
     /// Keeps a cache of `T` for [`Context::store`] without triggering reconciles. The same as
@@ -334,7 +380,7 @@ impl<K: Object, R> Controller<K, R> {
         self
     }
 
-    fn source<T: Object>(mut self, watch: Watch<T>, mapper: Option<handler::Mapper<T, K>>) -> Self {
+    fn source<T: Object>(mut self, watch: Watch<T>, mapper: Option<AnyMapper<T, K>>) -> Self {
         self.sources.push(Box::new(InformerSource { watch, mapper }));
         self
     }
@@ -377,7 +423,7 @@ where
     K: Object,
     F: Fn(ObjectRef<K>, Context) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Action, E>> + Send,
-    E: std::error::Error + Send + Sync + 'static,
+    E: Into<BoxError> + Send + 'static,
 {
     fn name(&self) -> String {
         self.0.display_name()

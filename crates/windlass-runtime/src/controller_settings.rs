@@ -5,8 +5,8 @@ mod overrides;
 
 use std::{num::NonZeroUsize, time::Duration};
 
-pub(crate) use self::overrides::Overrides;
 pub use self::{defaults::ControllerDefaults, overrides::ControllerOverride};
+pub(crate) use self::{defaults::Settings, overrides::Overrides};
 
 /// Settings of one controller that override the manager's [`ControllerDefaults`].
 #[derive(Clone, Copy, Debug, Default)]

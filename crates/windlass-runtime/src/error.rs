@@ -2,7 +2,9 @@
 
 #[cfg(feature = "config")]
 mod configuration;
+mod conversions;
 mod coordination;
+mod retry_hint;
 
 use std::time::Duration;
 
@@ -11,9 +13,14 @@ use windlass_api::{ApiResource, BoxError};
 
 #[cfg(feature = "config")]
 pub use self::configuration::{ConfigurationError, Place};
-pub use self::coordination::{InvalidElection, InvalidSharding};
+pub use self::{
+    coordination::{InvalidElection, InvalidSharding},
+    retry_hint::RetryHint,
+};
 
 /// An error of the runtime, or an error of a lower layer that a reconciler returned.
+///
+/// Reconcilers may return any other error type, too.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -167,7 +174,12 @@ pub enum Error {
         grace: Duration,
     },
 
-    /// Any other error of a reconciler, see [`Error::other`].
+    /// An error that determines how the reconcile is retried, see [`Error::terminal`] and [`Error::retry_after`].
+    #[error("{}", .0.label())]
+    Hinted(#[source] RetryHint),
+
+    /// Any other error of a reconciler, see [`Error::other`]. `?` converts the usual errors of std, tokio, serde_json,
+    /// http and of the other crates of Windlass, boxed errors, and texts.
     #[error(transparent)]
     Other(BoxError),
 }

@@ -6,18 +6,20 @@
 //! |---|---|---|
 //! | watch | [`watch`], [`predicate`] | a [`Watch`] selects objects; predicates filter their events |
 //! | cache | [`cluster`], `caches` | one informer per selection, shared by all controllers; `caches` has their options |
-//! | keys | `source`, `handler` | an event becomes keys: the object's own, its owner's, or a mapping function's |
+//! | keys | `source`, `handler`, `mapping`, `key_sink`, `trigger_notes` | an event becomes keys: the object's own, its owner's, or a mapping function's |
 //! | queue, worker | [`controller`], `controller_settings` | each key once; a worker reads the newest state and retries failures |
 //! | reconcile | [`reconcile`], [`layer`] | a [`Reconciler`] gets a [`Context`], returns an [`Action`] or an error |
 //! | reads | [`client`], `read_your_writes` | reads from the caches show the manager's own writes |
 //! | writes | [`upsert`], [`status`], [`finalizers`], [`owners`] | helpers for common tasks |
 //! | reports | [`events`] | Kubernetes events for users |
+//! | tests | [`testing`] | a context without a manager |
 //! | | [`observer`], `reporter`, `write_attribution` | the steps of the control loop and their writes |
 //! | processes | [`leader_election`], [`sharding`] | one leader reconciles, or each process a part of the objects |
 //! | manager | [`runnable`], [`manager`], [`shutdown`] | runs controllers and other runnables until the shutdown |
 //! | servers | [`metrics`], [`health`], `webhook` | metrics, probes, and webhooks with their certificates |
 //! | | [`console`], `console_data`, `serving` | the state of the manager in a browser |
 //! | settings | `config`, `units` | settings from a file or from flags (feature `config`) |
+//! | tracing | `otlp` | an exporter of spans, and their propagation (feature `otlp`) |
 //! | | `error`, `host` | the error type; the host and the process |
 //!
 //! [`contracts`] lists the guarantees of client-go and controller-runtime, with the test for each.
@@ -46,6 +48,9 @@ mod caches;
 pub mod cluster;
 
 mod handler;
+mod key_sink;
+mod trigger_notes;
+mod mapping;
 mod source;
 
 pub mod controller;
@@ -63,6 +68,8 @@ pub mod status;
 pub mod upsert;
 
 pub mod events;
+
+pub mod testing;
 
 pub mod observer;
 mod reporter;
@@ -84,6 +91,9 @@ pub mod console;
 mod console_data;
 mod serving;
 
+#[cfg(feature = "otlp")]
+pub mod otlp;
+
 #[cfg(feature = "config")]
 pub mod config;
 #[cfg(feature = "config")]
@@ -98,7 +108,7 @@ pub use cluster::Cluster;
 pub use console::Console;
 pub use controller::{Controller, ControllerHandle, WatchHandle};
 pub use controller_settings::{ControllerDefaults, ControllerOverride};
-pub use error::{Error, Result};
+pub use error::{Error, Result, RetryHint};
 pub use handler::Owners;
 pub use leader_election::{LeaderElection, Leadership};
 pub use manager::{Manager, ManagerBuilder};

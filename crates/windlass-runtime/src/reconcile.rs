@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use windlass_api::{ApiResource, Clock, Entropy, Object};
+use windlass_api::{ApiResource, BoxError, Clock, Entropy, Object};
 use windlass_cache::{InformerSet, Lister};
 use windlass_client::Client;
 
@@ -61,6 +61,8 @@ impl Action {
 pub enum Retry {
     /// Retries after a delay that grows with each consecutive failure.
     Backoff,
+    /// Retries after this delay. The back-off of later failures does not grow.
+    After(Duration),
     /// Waits for the next change, because a retry cannot succeed.
     Never,
 }
@@ -75,18 +77,35 @@ pub enum Retry {
 /// A reconciler must be idempotent, and must not rely on seeing every intermediate state. It never runs twice at the
 /// same time for one object. It is not called for objects that no longer exist. Use a finalizer for clean-up, or
 /// [`Controller::reconcile_keys`](crate::Controller::reconcile_keys).
+///
+/// The error may be of any type that converts to a boxed error: a `std::error::Error`, `Box<dyn Error + Send + Sync>`,
+/// `anyhow::Error`, or a text. Log and events show it with its causes. An error marked with
+/// [`Error::terminal`](crate::Error::terminal) or [`Error::retry_after`](crate::Error::retry_after) determines the retry:
+///
+/// ```
+/// # use windlass_api::{BoxError, k8s_openapi::api::core::v1::ConfigMap};
+/// # use windlass_runtime::{Action, Context, Controller, Error};
+/// # use std::sync::Arc;
+/// async fn reconcile(config: Arc<ConfigMap>, _: Context) -> Result<Action, BoxError> {
+///     let data = config.data.as_ref().ok_or_else(|| Error::terminal("no data"))?;
+///     let _replicas: u32 = data.get("replicas").map_or("1", String::as_str).parse()?;
+///     Ok(Action::await_change())
+/// }
+/// # let _ = Controller::<ConfigMap>::new().reconcile(reconcile);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a reconciler for `{K}`",
-    note = "give the controller one with `.reconcile(..)`: an `async fn(Arc<{K}>, Context) -> Result<Action, E>`, where `E` is a `std::error::Error`, such as `windlass::Error`; or a type implementing `Reconciler<{K}>`"
+    note = "give the controller one with `.reconcile(..)`: an `async fn(Arc<{K}>, Context) -> Result<Action, E>`, where `E` is an error, such as `windlass::Error`, `anyhow::Error` or `Box<dyn Error + Send + Sync>`; or a type implementing `Reconciler<{K}>`"
 )]
 pub trait Reconciler<K: Object>: Send + Sync + 'static {
     /// The error type.
-    type Error: std::error::Error + Send + Sync + 'static;
+    type Error: Into<BoxError> + Send + 'static;
 
     /// Reconciles one object. A panic is contained and counts as a failure.
     fn reconcile(&self, object: Arc<K>, cx: Context) -> impl Future<Output = Result<Action, Self::Error>> + Send;
 
-    /// Returns the retry policy for `error`. Defaults to back-off.
+    /// Returns the retry policy for `error`. Defaults to back-off. A [`RetryHint`](crate::RetryHint) in the error takes
+    /// precedence.
     fn retry(&self, error: &Self::Error) -> Retry {
         let _ = error;
         Retry::Backoff
@@ -99,7 +118,7 @@ where
     K: Object,
     F: Fn(Arc<K>, Context) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Action, E>> + Send,
-    E: std::error::Error + Send + Sync + 'static,
+    E: Into<BoxError> + Send + 'static,
 {
     type Error = E;
 

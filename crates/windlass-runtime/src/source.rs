@@ -1,20 +1,23 @@
 //! Sources of keys: the informer of a watch, filtered by a predicate and mapped to keys for a controller's queue.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use futures::{FutureExt, future::BoxFuture};
-use windlass_api::{ApiResource, Object, ObjectKey, ObjectRef};
-use windlass_cache::{AddIndexError, Cached, HandlerOptions, InitialList, Notification, Registrations, Stopped};
-use windlass_queue::{AddOptions, DEFAULT_PRIORITY, LOW_PRIORITY, WorkQueue};
+use tokio::sync::mpsc;
+use windlass_api::{ApiResource, Object, ObjectRef};
+use windlass_cache::{AddIndexError, HandlerOptions, InformerSet, Notification, Registrations, Stopped};
+use windlass_queue::WorkQueue;
 
 use crate::{
-    Watch,
+    Error, Result, Watch,
     cluster::Cluster,
     handler::Mapper,
-    observer::{Change, ReconcileEvent, Trigger},
+    key_sink::KeySink,
+    mapping::{AsyncMapper, MapperContext, Mapping},
     predicate::Predicate,
     reconcile::Stores,
     reporter::Reporter,
+    trigger_notes::TriggerNotes,
 };
 
 /// A source with its object type erased.
@@ -29,6 +32,9 @@ pub(crate) struct Target<K> {
     pub(crate) controller: Arc<str>,
     pub(crate) queue: WorkQueue<ObjectRef<K>>,
     pub(crate) reporter: Reporter,
+    pub(crate) notes: TriggerNotes,
+    /// The context of asynchronous mappers.
+    pub(crate) mapper_context: MapperContext,
 }
 
 /// A started source.
@@ -36,130 +42,140 @@ pub(crate) struct Started {
     pub(crate) resource: ApiResource,
     /// Adds the indices of the watch.
     pub(crate) indexed: BoxFuture<'static, Result<(), AddIndexError>>,
-    /// Resolves when the initial list is in the store and its keys are in the queue.
+    /// Resolves when the initial list is in the store, and its keys are in the queue or before an asynchronous mapper.
     pub(crate) synced: BoxFuture<'static, Result<(), Stopped>>,
     /// `None`: the source only fills the store.
     pub(crate) registrations: Option<Arc<Registrations>>,
+    /// The calls of an asynchronous mapper. Ends when the registrations are shut down; `None` for other mappers.
+    pub(crate) mapping: Option<BoxFuture<'static, ()>>,
 }
 
 /// The informer of a watch.
 pub(crate) struct InformerSource<T: Object, K> {
     pub(crate) watch: Watch<T>,
     /// `None`: the source only fills the store.
-    pub(crate) mapper: Option<Mapper<T, K>>,
+    pub(crate) mapper: Option<AnyMapper<T, K>>,
 }
 
-/// Converts notifications to keys. Runs in the informer's task for this handler. With several informers, calls may run
-/// concurrently.
-struct Enqueue<T: Object, K> {
-    controller: Arc<str>,
-    resource: ApiResource,
+/// A function from changes to keys.
+pub(crate) enum AnyMapper<T: Object, K> {
+    /// Called by the informer's task, for each state of the object.
+    Direct(Mapper<T, K>),
+    /// Called by a task of the controller, for each change.
+    Async(AsyncMapper<T, K>),
+}
+
+/// Receives the notifications of an informer, in its task. With several informers, calls may run concurrently.
+struct Receiver<T: Object, K> {
     predicate: Option<Arc<dyn Predicate<T>>>,
-    mapper: Mapper<T, K>,
-    queue: WorkQueue<ObjectRef<K>>,
-    reporter: Reporter,
+    next: Next<T, K>,
+}
+
+/// The destination of the notifications that match the predicate.
+enum Next<T: Object, K> {
+    Map(Mapper<T, K>, KeySink<K>),
+    Queue(mpsc::UnboundedSender<Notification<T>>),
 }
 
 // === impl InformerSource ===
 
 impl<T: Object, K: Object> Source<K> for InformerSource<T, K> {
     fn start(self: Box<Self>, target: &Target<K>, stores: &mut Stores) -> Started {
-        let Self { mut watch, mapper } = *self;
-        let indices = std::mem::take(&mut watch.indices);
+        let Self { watch, mapper } = *self;
         let resource = watch.resource.clone();
-        let informers = target.cluster.informer(&watch);
-        stores.insert(resource.clone(), informers.clone());
-        let handle = informers.clone();
-        let indexed = async move {
-            for index in indices {
-                handle.add_index(index).await?;
-            }
-            Ok(())
-        }
-        .boxed();
+        let (informers, indexed) = open(&target.cluster, &watch, stores);
         let Some(mapper) = mapper else {
             let synced = async move { informers.has_synced().await }.boxed();
-            return Started { resource, indexed, synced, registrations: None };
+            return Started { resource, indexed, synced, registrations: None, mapping: None };
         };
-        let enqueue = Arc::new(Enqueue {
+        let keys = KeySink {
             controller: Arc::clone(&target.controller),
             resource: resource.clone(),
-            predicate: watch.predicate,
-            mapper,
             queue: target.queue.clone(),
             reporter: target.reporter.clone(),
-        });
+            notes: target.notes.clone(),
+        };
+        let (next, mapping) = match mapper {
+            AnyMapper::Direct(mapper) => (Next::Map(mapper, keys), None),
+            AnyMapper::Async(mapper) => {
+                let (sender, changes) = mpsc::unbounded_channel();
+                let mapping = Mapping { mapper, changes, context: target.mapper_context.clone(), keys };
+                (Next::Queue(sender), Some(mapping.run().boxed()))
+            }
+        };
+        let receiver = Arc::new(Receiver { predicate: watch.predicate, next });
         let handler = || {
-            let enqueue = Arc::clone(&enqueue);
-            move |notification: Notification<T>| enqueue.handle(&notification)
+            let receiver = Arc::clone(&receiver);
+            move |notification: Notification<T>| receiver.handle(notification)
         };
         let registrations = Arc::new(informers.add_handler_with(handler, HandlerOptions::default().quick()));
         let dealt_with = Arc::clone(&registrations);
         let synced = async move { dealt_with.has_synced().await }.boxed();
-        Started { resource, indexed, synced, registrations: Some(registrations) }
+        Started { resource, indexed, synced, registrations: Some(registrations), mapping }
     }
 }
 
-// === impl Enqueue ===
+/// Starts the informers of a watch and registers their store. Returns a future that adds the indices of the watch.
+pub(crate) fn open<T: Object>(
+    cluster: &Cluster,
+    watch: &Watch<T>,
+    stores: &mut Stores,
+) -> (InformerSet<T>, BoxFuture<'static, Result<(), AddIndexError>>) {
+    let informers = cluster.informer(watch);
+    stores.insert(watch.resource.clone(), informers.clone());
+    let (handle, indices) = (informers.clone(), watch.indices.clone());
+    let indexed = async move {
+        for index in indices {
+            handle.add_index(index).await?;
+        }
+        Ok(())
+    };
+    (informers, indexed.boxed())
+}
 
-impl<T: Object, K: Object> Enqueue<T, K> {
+/// Resolves when a source has added its indices and its initial list has been processed.
+pub(crate) async fn ready(
+    resource: &ApiResource,
+    indexed: BoxFuture<'static, Result<(), AddIndexError>>,
+    synced: BoxFuture<'static, Result<(), Stopped>>,
+) -> Result<()> {
+    indexed.await.map_err(|source| Error::Index { resource: Box::new(resource.clone()), source })?;
+    synced.await.map_err(|_stopped| Error::CacheStopped { resource: Box::new(resource.clone()) })
+}
+
+// === impl Receiver ===
+
+impl<T: Object, K: Object> Receiver<T, K> {
     /// The informer contains a panic of a predicate or a mapper; that event leads to no keys.
-    fn handle(&self, notification: &Notification<T>) {
-        let mut keys = Vec::new();
-        let (object, change) = match notification {
-            Notification::Added { object, .. } => {
-                if self.predicate.as_ref().is_none_or(|predicate| predicate.added(object)) {
-                    (self.mapper)(object, &mut keys);
-                }
-                (object, Change::Added)
-            }
-            Notification::Updated { old, new } => {
-                if self.predicate.as_ref().is_none_or(|predicate| predicate.updated(old, new)) {
+    fn handle(&self, notification: Notification<T>) {
+        if !self.matches(&notification) {
+            return;
+        }
+        match &self.next {
+            Next::Map(mapper, sink) => {
+                let mut keys = Vec::new();
+                match &notification {
+                    Notification::Added { object, .. } => mapper(object, &mut keys),
                     // Both states are mapped, because keys of the old state may lose the object.
-                    (self.mapper)(old, &mut keys);
-                    (self.mapper)(new, &mut keys);
+                    Notification::Updated { old, new } => {
+                        mapper(old, &mut keys);
+                        mapper(new, &mut keys);
+                    }
+                    Notification::Deleted(deleted) => mapper(&deleted.object, &mut keys),
                 }
-                (new, Change::Updated)
+                sink.add(&notification, keys);
             }
-            Notification::Deleted(deleted) => {
-                let object = &deleted.object;
-                if self.predicate.as_ref().is_none_or(|predicate| predicate.deleted(object)) {
-                    (self.mapper)(object, &mut keys);
-                }
-                (object, Change::Deleted)
-            }
-        };
-        let priority = priority(notification);
-        if keys.len() > 1 {
-            let mut seen = HashSet::new();
-            keys.retain(|key| seen.insert(key.clone()));
-        }
-        for key in keys {
-            self.trigger(object, change, key.key());
-            self.queue.add_with(key, AddOptions::new().priority(priority));
+            // If the receiver is gone, the controller has stopped.
+            Next::Queue(sender) => _ = sender.send(notification),
         }
     }
 
-    fn trigger(&self, object: &Cached<T>, change: Change, key: &ObjectKey) {
-        let (controller, resource) = (&*self.controller, &self.resource);
-        self.reporter.observe(&ReconcileEvent::Triggered(Trigger {
-            controller,
-            resource,
-            object: object.key(),
-            change,
-            key,
-        }));
-    }
-}
-
-/// Returns the priority of a notification: objects from initial lists and resyncs get a lower priority than changed
-/// objects.
-fn priority<T: Object>(notification: &Notification<T>) -> i32 {
-    match notification {
-        Notification::Added { initial: InitialList::Yes, .. } => LOW_PRIORITY,
-        Notification::Updated { old, new } if old.meta().resource_version() == new.meta().resource_version() => {
-            LOW_PRIORITY
+    fn matches(&self, notification: &Notification<T>) -> bool {
+        let Some(predicate) = &self.predicate else { return true };
+        match notification {
+            Notification::Added { object, .. } => predicate.added(object),
+            Notification::Updated { old, new } => predicate.updated(old, new),
+            Notification::Deleted(deleted) => predicate.deleted(&deleted.object),
         }
-        _ => DEFAULT_PRIORITY,
     }
 }

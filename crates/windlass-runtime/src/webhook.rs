@@ -57,6 +57,10 @@ impl Runnable for Server {
     }
 
     fn run(self: Box<Self>, context: RunnableContext) -> BoxFuture<'static, Result<()>> {
-        async move { self.serve(context.stop().requested()).await.map_err(Error::other) }.boxed()
+        #[cfg(feature = "otlp")]
+        let server = self.trace_parent(crate::otlp::extract);
+        #[cfg(not(feature = "otlp"))]
+        let server = self;
+        async move { server.serve(context.stop().requested()).await.map_err(Error::other) }.boxed()
     }
 }

@@ -13,6 +13,7 @@
 //! | [`conversion`] | a conversion review goes to the hub of the kind |
 //! | [`reviews`] | a token or access review goes to an authenticator or an authorizer |
 //! | `metrics` | each call is counted ([`WebhookMetrics`]) |
+//! | `trace` | each call has a span |
 //!
 //! [`contracts`] lists the guarantees of controller-runtime, with the test for each.
 //!
@@ -49,6 +50,7 @@ pub mod conversion;
 pub mod reviews;
 
 mod metrics;
+mod trace;
 
 pub use certificates::{CertificateError, CertificateFiles};
 pub use metrics::WebhookMetrics;

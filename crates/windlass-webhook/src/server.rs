@@ -159,6 +159,12 @@ impl Server {
         self
     }
 
+    /// Sets the function that finds the parent of a call's span, see [`Webhooks::with_trace_parent`].
+    pub fn trace_parent(mut self, extract: impl Fn(&tracing::Span, &http::HeaderMap) + Send + Sync + 'static) -> Self {
+        self.webhooks = self.webhooks.with_trace_parent(extract);
+        self
+    }
+
     /// Returns a handle that reports whether webhooks are served, for a readiness probe.
     #[must_use]
     pub fn readiness(&self) -> Readiness {

@@ -8,12 +8,14 @@ use std::{
 
 use bytes::Bytes;
 use http::{
-    HeaderValue, StatusCode,
+    HeaderMap, HeaderValue, StatusCode,
     header::{ALLOW, CONTENT_TYPE},
+    request::Parts,
 };
 use http_body::Body;
 use http_body_util::Full;
 use thiserror::Error;
+use tracing::{Instrument as _, Span};
 use windlass_api::{ApiResource, BoxError, GroupKind, Resource};
 
 use crate::{
@@ -24,13 +26,18 @@ use crate::{
     endpoint::Endpoint,
     metrics::{Call, NoMetrics, WebhookMetrics},
     reviews::{Access, Authenticator, Authorizer, Tokens},
+    trace::{self, TraceParent},
 };
 
 /// The webhooks of a program. Cheap to clone.
 ///
 /// [`Server`](crate::Server) serves them. With your own HTTP server, call [`Self::answer`].
 #[derive(Clone)]
-pub struct Webhooks(Arc<Inner>);
+pub struct Webhooks {
+    inner: Arc<Inner>,
+    /// `None`: the spans of calls have no parent.
+    trace_parent: Option<TraceParent>,
+}
 
 struct Inner {
     endpoints: BTreeMap<WebhookPath, Box<dyn Endpoint>>,
@@ -80,7 +87,14 @@ impl Webhooks {
 
     /// Returns the paths of all webhooks.
     pub fn paths(&self) -> impl Iterator<Item = &WebhookPath> {
-        self.0.endpoints.keys()
+        self.inner.endpoints.keys()
+    }
+
+    /// Sets the function that makes the span of a call a child of the trace in the request's headers, such as
+    /// `traceparent`. It is called before the span is entered, and not at all if spans at the level DEBUG are disabled.
+    #[must_use]
+    pub fn with_trace_parent(self, extract: impl Fn(&tracing::Span, &HeaderMap) + Send + Sync + 'static) -> Self {
+        Self { trace_parent: Some(TraceParent::new(extract)), ..self }
     }
 
     /// Answers an HTTP request. Use it with your own HTTP server, or in tests without a server.
@@ -90,13 +104,33 @@ impl Webhooks {
     where
         B: Body<Error: Into<BoxError>>,
     {
-        let Self(inner) = self;
         let (parts, body) = request.into_parts();
-        let found = inner.endpoints.iter().find(|(path, _)| path.as_str() == parts.uri.path());
+        let found = self.inner.endpoints.iter().find(|(path, _)| path.as_str() == parts.uri.path());
         let Some((path, endpoint)) = found else { return response(StatusCode::NOT_FOUND, Bytes::new()) };
+        let span = trace::call_span(path, &parts, self.trace_parent.as_ref());
+        let answer = self.answer_at(path, &**endpoint, parts, body, &span).instrument(span.clone()).await;
+        trace::record_status(&span, answer.status().as_u16());
+        answer
+    }
+
+    async fn answer_at<B>(
+        &self,
+        path: &WebhookPath,
+        endpoint: &dyn Endpoint,
+        parts: Parts,
+        body: B,
+        span: &Span,
+    ) -> http::Response<Full<Bytes>>
+    where
+        B: Body<Error: Into<BoxError>>,
+    {
+        let inner = &self.inner;
         let call = Call::begin(&inner.metrics, path);
         let answered = match read(&parts.method, &parts.headers, body, endpoint.limit()).await {
-            Ok(document) => endpoint.answer(parts, document, &*inner.metrics).await,
+            Ok(document) => {
+                trace::record_review(span, &document);
+                endpoint.answer(parts, document, &*inner.metrics).await
+            }
             Err(refused) => Err(refused),
         };
         let answer = match answered {
@@ -118,7 +152,7 @@ impl Webhooks {
     }
 
     pub(crate) fn metrics(&self) -> &Arc<dyn WebhookMetrics> {
-        &self.0.metrics
+        &self.inner.metrics
     }
 }
 
@@ -183,7 +217,7 @@ impl WebhooksBuilder {
         for path in endpoints.keys() {
             metrics.registered(path);
         }
-        Ok(Webhooks(Arc::new(Inner { endpoints, metrics })))
+        Ok(Webhooks { inner: Arc::new(Inner { endpoints, metrics }), trace_parent: None })
     }
 
     fn endpoint(mut self, path: WebhookPath, endpoint: impl Endpoint + 'static) -> Self {
@@ -217,7 +251,7 @@ fn response(code: StatusCode, body: Bytes) -> http::Response<Full<Bytes>> {
 
 impl fmt::Debug for Webhooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Webhooks").field(&self.0.endpoints.keys()).finish()
+        f.debug_tuple("Webhooks").field(&self.inner.endpoints.keys()).finish()
     }
 }
 

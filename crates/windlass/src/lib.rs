@@ -44,6 +44,7 @@
 //! | `flags` | no | command-line flags with the same settings, for `clap` |
 //! | `logging` | no | the log configured by file and flags, with `tracing-subscriber` |
 //! | `manifests` | no | `windlass::manifests`: CRDs, roles and webhook configurations of a project, validated and written as YAML |
+//! | `otlp` | no | `windlass::otlp`: export of spans to an OpenTelemetry collector |
 //! | `server` | no | `windlass::server`, the embedded API server |
 //! | `webhook` | no | `windlass::webhook`: admission, conversion, authentication and authorization webhooks; `windlass::runtime::webhook`: their certificates |
 
@@ -63,6 +64,8 @@ pub use windlass_queue as queue;
 pub use windlass_runtime as runtime;
 #[cfg(feature = "config")]
 pub use windlass_runtime::config;
+#[cfg(feature = "otlp")]
+pub use windlass_runtime::otlp;
 #[cfg(feature = "server")]
 pub use windlass_server as server;
 #[cfg(feature = "webhook")]
@@ -185,5 +188,5 @@ pub use windlass_queue::WorkQueue;
 
 pub use windlass_runtime::{
     Action, CacheOptions, Context, Controller, ControllerDefaults, ControllerHandle, Error, LeaderElection, Manager,
-    ManagerHandle, Owners, ReconcileEvent, Reconciler, Result, Retry, Runnable, Task, Watch, predicate, shutdown,
+    ManagerHandle, Owners, ReconcileEvent, Reconciler, Result, Retry, RetryHint, Runnable, Task, Watch, predicate, shutdown,
 };

@@ -126,7 +126,7 @@ async fn report(website: &Website, deployment: &Deployment, cx: &Context) -> win
     let mut status = website.status.clone().unwrap_or_default();
     let was_ready = status.conditions.is_true(READY);
     let condition = NewCondition::new(READY, ready, reason).message(&message);
-    let _ = status.conditions.set(condition.observed(website.metadata.generation.unwrap_or_default()), cx.clock());
+    status.conditions.set(condition.observed(website.metadata.generation.unwrap_or_default()), cx.clock());
     status.observed_generation = website.metadata.generation;
     status.ready_replicas = there;
     if website.status.as_ref() == Some(&status) {

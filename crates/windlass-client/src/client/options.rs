@@ -7,6 +7,7 @@ use crate::{
     config::Compression,
     metrics::{Both, ClientMetrics},
     pipeline::{Gate, OverloadBackoff, Policy, RateLimit, Throttle},
+    trace::TraceHeaders,
     warnings::WarningHandler,
     write_observer::WriteObserver,
 };
@@ -125,6 +126,33 @@ impl Client {
                 None => Arc::new(metrics),
             });
         })
+    }
+
+    /// Returns this client with trace headers, such as `traceparent`, in its requests. The function adds the trace
+    /// context of a span to the headers: the span of the request, or the current one if spans of requests are disabled.
+    ///
+    /// ```
+    /// # use windlass_client::Client;
+    /// # fn example(client: Client) -> Client {
+    /// client.with_trace_headers(|span, headers| {
+    ///     if let Some(id) = span.id() {
+    ///         headers.insert("x-span", id.into_u64().into());
+    ///     }
+    /// })
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_trace_headers(
+        self,
+        inject: impl Fn(&tracing::Span, &mut http::HeaderMap) + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|policy| policy.trace_headers = Some(TraceHeaders::new(inject)))
+    }
+
+    /// Reports whether the client adds trace headers to its requests.
+    #[must_use]
+    pub fn has_trace_headers(&self) -> bool {
+        self.policy.trace_headers.is_some()
     }
 
     /// Returns this client with the default rate limit of discovery, unless a limit was set explicitly.

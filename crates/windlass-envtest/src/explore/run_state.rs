@@ -317,7 +317,7 @@ impl RunState {
                     },
                     Outcome::Gone => ("the object is gone".to_owned(), None),
                     Outcome::Failed { message, retry } => {
-                        let again = matches!(retry, windlass_runtime::Retry::Backoff);
+                        let again = !matches!(retry, windlass_runtime::Retry::Never);
                         (format!("failed: {message}"), again.then(|| message.clone()))
                     }
                     Outcome::TimedOut { limit } => (format!("timed out after {limit:?}"), Some("too slow".to_owned())),

@@ -13,12 +13,11 @@ use tokio::{
 use windlass_api::{ApiResource, Object, ObjectRef};
 use windlass_cache::Cached;
 
-use super::run;
 use crate::{
     Error, Result, RunnableContext, Watch,
     handler::{self, Mapper, Owners},
     reconcile::Stores,
-    source::{InformerSource, Source, Started, Target},
+    source::{self, AnyMapper, InformerSource, Source, Started, Target},
 };
 
 /// Adds watches to a running controller, for kinds that are discovered at run time. Clones are handles to the same
@@ -109,9 +108,9 @@ impl<K: Object> ControllerHandle<K> {
     async fn add<T: Object>(&self, watch: Watch<T>, mapper: Mapper<T, K>) -> Result<WatchHandle> {
         let resource = watch.resource.clone();
         let (reply, answer) = oneshot::channel();
+        let source = Box::new(InformerSource { watch, mapper: Some(AnyMapper::Direct(mapper)) });
         // If the request is rejected or dropped, the reply channel closes.
-        let _ =
-            self.additions.send(Addition { source: Box::new(InformerSource { watch, mapper: Some(mapper) }), reply });
+        let _ = self.additions.send(Addition { source, reply });
         answer.await.unwrap_or_else(|_ended| Err(Error::ControllerStopped { resource: Box::new(resource) }))
     }
 }
@@ -186,8 +185,9 @@ async fn watch(
     limit: Duration,
     context: RunnableContext,
 ) {
-    let Started { resource, indexed, synced, registrations } = started;
-    let ready = timeout(limit, run::ready(&resource, indexed, synced));
+    // Added watches have no asynchronous mappers.
+    let Started { resource, indexed, synced, registrations, mapping: _ } = started;
+    let ready = timeout(limit, source::ready(&resource, indexed, synced));
     let synced = tokio::select! {
         biased;
         () = context.stop().requested() => None,

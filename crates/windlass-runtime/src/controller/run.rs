@@ -2,14 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::{StreamExt, future::BoxFuture};
+use futures::StreamExt;
 use tokio::{
+    sync::watch,
     task::JoinSet,
     time::{Instant, timeout_at},
 };
-use windlass_api::{ApiResource, Object};
-use windlass_cache::{AddIndexError, InformerSet, Registrations, Stopped};
-use windlass_queue::WorkQueue;
+use windlass_api::{Object, ObjectRef};
+use windlass_cache::{InformerSet, Registrations};
+use windlass_queue::{RateLimiter, WorkQueue};
 
 use super::{
     Controller, moves,
@@ -18,10 +19,12 @@ use super::{
 use crate::{
     CachedClient, Error, Result, RunnableContext,
     console_data::ControllerEntry,
-    controller_settings::Order,
+    controller_settings::{Order, Settings},
     reconcile::{Shared, Stores},
+    reporter::Reporter,
     sharding::ShardGate,
-    source::{Started, Target},
+    source::{self, Started, Target},
+    trigger_notes::TriggerNotes,
     write_attribution,
 };
 
@@ -43,34 +46,28 @@ where
     let preparation = shard.prepare();
 
     // 1. Create the queue.
-    let mut queue = WorkQueue::builder().name(&*name);
-    if settings.order == Order::Priority {
-        queue = queue.by_priority();
-    }
-    if let Some(limiter) = controller.limiter {
-        queue = queue.rate_limiter(limiter);
-    }
-    if let Some(metrics) = context.reporter.metrics.controller(&name, workers) {
-        queue = queue.metrics(metrics);
-    }
-    let queue = queue.build();
-    let unfinished = queue.clone();
-    context.reporter.metrics.queue(&name, Box::new(move || unfinished.unfinished_work()));
+    let queue = build_queue(&name, settings, controller.limiter, &context.reporter);
     let _guard =
         context.reporter.add_controller(|| ControllerEntry::new(&name, &controller.root, workers, queue.clone()));
 
     // 2. Start all sources before waiting for any of them, so that they list concurrently. Sources added later are not
     //    waited for.
+    let (mapper_context, notes) = (watch::Sender::new(None), TriggerNotes::default());
     let target = Target {
         cluster: context.cluster().clone(),
         controller: Arc::clone(&name),
         queue: queue.clone(),
         reporter: context.reporter.clone(),
+        notes: notes.clone(),
+        mapper_context: mapper_context.subscribe(),
     };
     let mut stores = Stores::default();
-    let started: Vec<_> = controller.sources.into_iter().map(|source| source.start(&target, &mut stores)).collect();
+    let mut started: Vec<_> = controller.sources.into_iter().map(|source| source.start(&target, &mut stores)).collect();
 
     let mut tasks = JoinSet::new();
+    for mapping in started.iter_mut().filter_map(|source| source.mapping.take()) {
+        tasks.spawn(until_stopped(context.clone(), mapping));
+    }
     tasks.spawn(controller.additions.serve(target, settings.sync_timeout, context.clone()));
 
     // 3. Wait for the initial lists. A worker that starts earlier would treat objects that are not cached yet as
@@ -78,6 +75,23 @@ where
     let Some(registrations) = sync(started, settings.sync_timeout, &context).await? else { return Ok(()) };
 
     drop(preparation);
+
+    let informers = stores.informers::<K>(&controller.root);
+    let informers = informers.expect("the root's source was started").clone();
+    let mut client = write_attribution::reporting_client(context.cluster().client_for(&name), &context.reporter);
+    if shard.is_shared() {
+        client = client.with_gate(ShardGate::new(shard.clone()));
+    }
+    let shared = Arc::new(Shared {
+        client: CachedClient::new(client, context.cluster().clone()),
+        clock: context.cluster().clock().clone(),
+        entropy: context.cluster().entropy().clone(),
+        recorder: context.cluster().recorder(Arc::clone(&name)),
+        controller: Arc::clone(&name),
+        stores,
+    });
+    // From here on, asynchronous mappers are called.
+    mapper_context.send_replace(Some(Arc::clone(&shared)));
 
     // 4. Start the workers when this process may act. With sharding, each key is checked.
     tokio::select! {
@@ -87,11 +101,7 @@ where
             tracing::info!(controller = &*name, workers, "caches are synced, starting workers");
         }
     }
-    let informers = stores.informers::<K>(&controller.root);
-    let informers = informers.expect("the root's source was started").clone();
-    let mut client = write_attribution::reporting_client(context.cluster().client_for(&name), &context.reporter);
     if shard.is_shared() {
-        client = client.with_gate(ShardGate::new(shard.clone()));
         tasks.spawn(moves::follow(shard.clone(), informers.store(), queue.clone(), Arc::clone(&name), context.clone()));
     }
     let worker = Arc::new(Worker {
@@ -99,32 +109,21 @@ where
         work: Arc::new(work(informers, context.cluster().own_writes_timeout(), controller.reconciler)),
         layers: controller.layers,
         timeout: settings.reconcile_timeout,
-        shared: Arc::new(Shared {
-            client: CachedClient::new(client, context.cluster().clone()),
-            clock: context.cluster().clock().clone(),
-            entropy: context.cluster().entropy().clone(),
-            recorder: context.cluster().recorder(Arc::clone(&name)),
-            controller: Arc::clone(&name),
-            stores,
-        }),
+        shared,
         reporter: context.reporter.clone(),
+        notes,
         leadership,
         shard,
         root: controller.root,
     });
     for mut keys in controller.triggers {
-        let (queue, context) = (queue.clone(), context.clone());
-        tasks.spawn(async move {
-            let feed = async {
-                while let Some(key) = keys.next().await {
-                    queue.add(key);
-                }
-            };
-            tokio::select! {
-                () = context.stop().requested() => {}
-                () = feed => {}
+        let queue = queue.clone();
+        let feed = async move {
+            while let Some(key) = keys.next().await {
+                queue.add(key);
             }
-        });
+        };
+        tasks.spawn(until_stopped(context.clone(), feed));
     }
     for _ in 0..workers {
         let (worker, context) = (Arc::clone(&worker), context.clone());
@@ -150,6 +149,37 @@ where
     Ok(())
 }
 
+/// Runs a future until a stop is requested.
+async fn until_stopped(context: RunnableContext, work: impl Future<Output = ()>) {
+    tokio::select! {
+        () = context.stop().requested() => {}
+        () = work => {}
+    }
+}
+
+/// Starts a queue with the settings of a controller.
+fn build_queue<K: Object>(
+    name: &str,
+    settings: Settings,
+    limiter: Option<Box<dyn RateLimiter<ObjectRef<K>>>>,
+    reporter: &Reporter,
+) -> WorkQueue<ObjectRef<K>> {
+    let mut queue = WorkQueue::builder().name(name);
+    if settings.order == Order::Priority {
+        queue = queue.by_priority();
+    }
+    if let Some(limiter) = limiter {
+        queue = queue.rate_limiter(limiter);
+    }
+    if let Some(metrics) = reporter.metrics.controller(name, settings.concurrency.get()) {
+        queue = queue.metrics(metrics);
+    }
+    let queue = queue.build();
+    let unfinished = queue.clone();
+    reporter.metrics.queue(name, Box::new(move || unfinished.unfinished_work()));
+    queue
+}
+
 /// Waits for all sources. Returns `None` if a stop is requested meanwhile.
 async fn sync(
     started: Vec<Started>,
@@ -159,12 +189,12 @@ async fn sync(
     let deadline = Instant::now() + timeout;
     let mut all = Vec::with_capacity(started.len());
     for source in started {
-        let Started { resource, indexed, synced, registrations } = source;
+        let Started { resource, indexed, synced, registrations, mapping: _ } = source;
         all.extend(registrations);
         let synced = tokio::select! {
             biased;
             () = context.stop().requested() => return Ok(None),
-            synced = timeout_at(deadline, ready(&resource, indexed, synced)) => synced,
+            synced = timeout_at(deadline, source::ready(&resource, indexed, synced)) => synced,
         };
         match synced {
             Ok(result) => result?,
@@ -172,14 +202,4 @@ async fn sync(
         }
     }
     Ok(Some(all))
-}
-
-/// Resolves when a source has added its indices and its initial list is in the queue.
-pub(super) async fn ready(
-    resource: &ApiResource,
-    indexed: BoxFuture<'static, Result<(), AddIndexError>>,
-    synced: BoxFuture<'static, Result<(), Stopped>>,
-) -> Result<()> {
-    indexed.await.map_err(|source| Error::Index { resource: Box::new(resource.clone()), source })?;
-    synced.await.map_err(|_stopped| Error::CacheStopped { resource: Box::new(resource.clone()) })
 }

@@ -4,13 +4,13 @@ use std::{future::Future, panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Du
 
 use futures::FutureExt;
 use tokio::time::{Instant, timeout};
-use tracing::Instrument;
-use windlass_api::{ApiResource, ErrorChain, Object, ObjectRef};
+use tracing::{Instrument, field::Empty};
+use windlass_api::{ApiResource, BoxError, ErrorChain, Object, ObjectRef};
 use windlass_cache::{InformerSet, Lister, Reads};
 use windlass_queue::{AddOptions, WorkQueue};
 
 use crate::{
-    Action, Context, Error, Leadership, Reconciler, Retry, Shard,
+    Action, Context, Error, Leadership, Reconciler, Retry, RetryHint, Shard,
     error::panic_message,
     layer::{Failure, Layer, ReconcileCall, ReconcileFuture},
     observer::{Outcome, ReconcileEvent, ReconcileFinished, ReconcileStarted},
@@ -19,6 +19,7 @@ use crate::{
     reporter::Reporter,
     sharding::{Permit, Point},
     shutdown::Stop,
+    trigger_notes::TriggerNotes,
     write_attribution::{self, CurrentReconcile},
 };
 
@@ -50,6 +51,7 @@ pub(crate) struct Worker<K, W> {
     pub(crate) timeout: Option<Duration>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) reporter: Reporter,
+    pub(crate) notes: TriggerNotes,
     pub(crate) leadership: Leadership,
     pub(crate) shard: Shard,
     pub(crate) root: ApiResource,
@@ -72,7 +74,7 @@ impl<K: Object, R: Reconciler<K>> Work<K> for WithObjects<K, R> {
         drop(cached);
         match self.reconciler.reconcile(object, cx).await {
             Ok(action) => Ok(Some(action)),
-            Err(error) => Err(Failure { retry: self.reconciler.retry(&error), error: error.into() }),
+            Err(error) => Err(failure(self.reconciler.retry(&error), error)),
         }
     }
 }
@@ -82,14 +84,21 @@ where
     K: Object,
     F: Fn(ObjectRef<K>, Context) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Action, E>> + Send,
-    E: std::error::Error + Send + Sync + 'static,
+    E: Into<BoxError> + Send + 'static,
 {
     async fn work(&self, key: ObjectRef<K>, cx: Context) -> Result<Option<Action>, Failure> {
         match (self.0)(key, cx).await {
             Ok(action) => Ok(Some(action)),
-            Err(error) => Err(Failure { error: error.into(), retry: Retry::Backoff }),
+            Err(error) => Err(failure(Retry::Backoff, error)),
         }
     }
+}
+
+/// Creates the failure for an error of a reconciler. A hint in the error overrides the chosen policy.
+fn failure(chosen: Retry, error: impl Into<BoxError>) -> Failure {
+    let error = error.into();
+    let retry = RetryHint::find(&*error).map_or(chosen, RetryHint::retry);
+    Failure { error, retry }
 }
 
 // === impl Worker ===
@@ -116,6 +125,7 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
                         self.process(key, priority, &permit).await;
                     } else {
                         // Another replica owns the key. If this process gains it, it is added again.
+                        self.notes.take(key.key());
                         self.queue.forget(&key);
                         self.queue.done(&key);
                     }
@@ -129,7 +139,15 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
         let controller = &*self.shared.controller;
         let id: Arc<str> = self.shared.entropy.uuid().into();
         let cx = Context::new(Arc::clone(&self.shared), Arc::clone(&id));
-        let span = tracing::info_span!("reconcile", controller, %key, id = &*id);
+        let span = tracing::info_span!(
+            "reconcile",
+            controller,
+            %key,
+            id = &*id,
+            trigger = self.trigger(&key),
+            k8s.namespace.name = key.namespace(),
+            otel.status_code = Empty,
+        );
 
         self.reporter.metrics.started(controller);
         self.reporter.observe(&ReconcileEvent::Started(ReconcileStarted { controller, key: key.key(), id: &id }));
@@ -152,10 +170,23 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
         let duration = start.elapsed();
 
         let outcome = span.in_scope(|| self.conclude(&key, priority, result));
+        if !matches!(outcome, Outcome::Done(_) | Outcome::Gone) {
+            span.record("otel.status_code", "ERROR");
+        }
         self.reporter.metrics.finished(controller, &outcome, duration);
         let finished = ReconcileFinished { controller, key: key.key(), id: &id, duration, outcome: &outcome };
         self.reporter.observe(&ReconcileEvent::Finished(finished));
         self.queue.done(&key);
+    }
+
+    /// Returns the reason for a reconcile, if spans contain it.
+    fn trigger(&self, key: &ObjectRef<K>) -> Option<String> {
+        if !TriggerNotes::is_enabled() {
+            return None;
+        }
+        let note = self.notes.take(key.key()).map(|note| note.to_string());
+        let without = || if self.queue.num_requeues(key) > 0 { "retry" } else { "requeue" };
+        Some(note.unwrap_or_else(|| without().to_owned()))
     }
 
     async fn attempt(&self, key: ObjectRef<K>, cx: Context, id: &str) -> Result<Option<Action>, Failure> {
@@ -204,6 +235,7 @@ impl<K: Object, W: Work<K>> Worker<K, W> {
                 };
                 match retry {
                     Retry::Backoff => self.queue.add_with(key.clone(), again.rate_limited()),
+                    Retry::After(delay) => self.queue.add_with(key.clone(), again.after(delay)),
                     Retry::Never => self.queue.forget(key),
                 }
                 tracing::error!(error = message, ?retry, failures = self.queue.num_requeues(key), "reconcile failed");

@@ -184,6 +184,10 @@ fn is_subdomain(name: &str) -> bool {
 // === impl RecordedEvents ===
 
 impl RecordedEvents {
+    pub(crate) fn new(queue: Queue) -> Self {
+        Self(queue)
+    }
+
     /// Returns the events since the last call.
     pub fn take(&mut self) -> Vec<Event> {
         std::iter::from_fn(|| self.0.try_recv().ok()).collect()

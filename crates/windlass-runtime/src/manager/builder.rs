@@ -220,6 +220,8 @@ impl ManagerBuilder {
             Some(registry) => self.client.with_metrics(registry.requests_to("")),
             None => self.client,
         };
+        #[cfg(feature = "otlp")]
+        let client = if client.has_trace_headers() { client } else { client.with_trace_headers(crate::otlp::inject) };
         let election = self.election.map(|election| match &registry {
             Some(registry) => election.counted_by(registry.clone()),
             None => election,

@@ -7,8 +7,16 @@ use tokio::{
     runtime::Handle,
     time::{Instant, sleep},
 };
-use windlass_api::{ObjectRef, k8s_openapi::api::core::v1::ConfigMap};
-use windlass_runtime::{Action, Context, Controller, Error, Group, RunnableContext, Task};
+use windlass_api::{
+    ObjectRef, Resource,
+    k8s_openapi::{
+        api::{core, core::v1::ConfigMap, events},
+        apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    },
+};
+use windlass_runtime::{
+    Action, Context, Controller, Error, Group, ReconcileEvent, RunnableContext, Task, metrics::Registry,
+};
 
 use crate::fake::{Fake, MS, Run, config, eventually};
 
@@ -125,6 +133,46 @@ async fn two_runnables_cannot_have_one_name() {
     manager.add(slow(&log, MS)).add(slow(&log, MS));
     let error = manager.run(std::future::pending()).await.unwrap_err();
     assert!(matches!(error, Error::DuplicateName { name } if name == "configmap"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn kinds_with_one_name_in_two_groups_need_a_name() {
+    fn nothing<K: Resource>() -> impl windlass_runtime::Reconciler<K> {
+        async |_: Arc<K>, _: Context| Ok::<_, Error>(Action::await_change())
+    }
+    let core = || Controller::<core::v1::Event>::new().reconcile(nothing());
+    let newer = || Controller::<events::v1::Event>::new().reconcile(nothing());
+    let fake = Fake::new();
+    let mut manager = fake.manager().build();
+    manager.add(core()).add(newer());
+    let error = manager.run(std::future::pending()).await.unwrap_err();
+    let expected = "two runnables have the name \"event\": rename one of them with `.named(..)`";
+    assert_eq!(error.to_string(), expected);
+
+    let (registry, log) = (Registry::new(), Log::default());
+    let mut manager = fake.manager().registry(&registry).build();
+    manager.add(core()).add(newer().named("event.events.k8s.io"));
+    let started = log.clone();
+    manager.on_reconcile(move |event: &ReconcileEvent<'_>| {
+        if let ReconcileEvent::Started(reconcile) = event {
+            started.lock().push(format!("{} {}", reconcile.controller, reconcile.key));
+        }
+    });
+    let run = Run::start(manager);
+    let named =
+        |name: &str| ObjectMeta { name: Some(name.into()), namespace: Some("ns".into()), ..ObjectMeta::default() };
+    fake.put(&core::v1::Event { metadata: named("a"), ..core::v1::Event::default() });
+    eventually("a reconcile of each controller", || log.lock().len() == 2).await;
+    log.lock().sort();
+    assert_eq!(*log.lock(), ["event ns/a", "event.events.k8s.io ns/a"]); // the fake server stores objects by plural
+    let text = registry.text();
+    for metric in ["controller_runtime_reconcile_total", "workqueue_depth"] {
+        for name in ["event", "event.events.k8s.io"] {
+            let label = format!("controller=\"{name}\"");
+            assert!(text.lines().any(|line| line.starts_with(metric) && line.contains(&label)), "{metric} {text}");
+        }
+    }
+    run.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,12 +2,14 @@ use windlass::{k8s::core::v1::ConfigMap, prelude::*};
 
 fn main() {}
 
-async fn reconcile(_: Arc<ConfigMap>, _: Context) -> Result<Action, String> {
+struct Refused;
+
+async fn reconcile(_: Arc<ConfigMap>, _: Context) -> Result<Action, Refused> {
     Ok(Action::await_change())
 }
 
 fn add(manager: &mut Manager) {
     //~ is not a reconciler for `ConfigMap`
-    //~ where `E` is a `std::error::Error`, such as `windlass::Error`
+    //~ where `E` is an error, such as `windlass::Error`
     manager.add(Controller::<ConfigMap>::new().reconcile(reconcile));
 }
