@@ -150,6 +150,11 @@ mod body;
 mod secret;
 mod file;
 mod user_agent;
+/// The examples of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 #[cfg(test)]
 mod testing;
 

@@ -157,3 +157,8 @@ pub use windlass_runtime::{
     Action, CacheOptions, Context, Controller, ControllerDefaults, ControllerHandle, Error, LeaderElection, Manager,
     ManagerHandle, Owners, ReconcileEvent, Reconciler, Result, Retry, Runnable, Task, Watch, predicate, shutdown,
 };
+
+/// The examples of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
