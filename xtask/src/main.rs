@@ -24,6 +24,7 @@ mod clients;
 mod conformance;
 mod console;
 mod deployments;
+mod dist;
 mod e2e;
 mod embedded;
 mod envtest;
@@ -34,6 +35,7 @@ mod kubectl;
 mod labs;
 mod long;
 mod modules;
+mod package;
 mod bench_programs;
 mod reconciles;
 mod scaffold;
@@ -95,6 +97,12 @@ enum Task {
         #[arg(long, value_enum, default_value_t = upstream::Profile::Token)]
         profile: upstream::Profile,
     },
+    /// Package each published crate without building it, and check its metadata and files. In a new project, resolve
+    /// `windlass` from the packages
+    Package,
+    /// Write the files of a release: a program with completions, its bill of materials, the packaged crates as a
+    /// registry, and checksums
+    Dist(dist::Options),
     /// Run a task that takes too long for CI
     Long {
         /// The task
@@ -186,6 +194,8 @@ fn main() -> ExitCode {
         Task::Clientset { check } => clientset::run(generated::Mode::of(check)),
         Task::Upstream { build: true, .. } => upstream::build().map(|programs| println!("{}", programs.display())),
         Task::Upstream { profile, .. } => upstream::serve(profile),
+        Task::Package => dist::verify::stranger(dist::verify::Build::No),
+        Task::Dist(options) => dist::run(&options),
         Task::Long { part } => long::run(&part),
         Task::Clients { windlass, upstream } => clients::run(&windlass, upstream),
         Task::Envtest { windlass, upstream } => envtest::run(&windlass, upstream),
