@@ -2,6 +2,10 @@
 
 use std::{env, process::Command};
 
+use serde_json::Value;
+
+use crate::Result;
+
 /// Returns a cargo command with the environment of an interactive cargo.
 ///
 /// `cargo xtask` sets variables that describe its own package. Build scripts that read them would run again, and about
@@ -17,4 +21,13 @@ pub(crate) fn cargo() -> Command {
         }
     }
     cargo
+}
+
+/// Returns the output of `cargo metadata` with further arguments.
+pub(crate) fn metadata(arguments: &[&str]) -> Result<Value> {
+    let output = cargo().args(["metadata", "--format-version=1"]).args(arguments).output()?;
+    if !output.status.success() {
+        return Err(format!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr)).into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
 }

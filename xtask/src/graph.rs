@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::{Result, cargo::cargo};
+use crate::{Result, cargo::metadata};
 
 /// Each crate, and the crates of the workspace that it may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[
@@ -66,11 +66,7 @@ const RUNTIME_AND_BELOW: &str = "runtime and below";
 
 /// Reads `cargo metadata` and returns an error that lists every forbidden edge.
 pub(crate) fn check() -> Result {
-    let output = cargo().args(["metadata", "--format-version=1", "--no-deps"]).output()?;
-    if !output.status.success() {
-        return Err(format!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr)).into());
-    }
-    let edges = edges(&serde_json::from_slice(&output.stdout)?);
+    let edges = edges(&metadata(&["--no-deps"])?);
     let wrong = violations(&edges);
     if wrong.is_empty() {
         println!("crate graph: {} crates, every edge allowed", edges.len());

@@ -5,8 +5,8 @@ use std::{path::PathBuf, process::Command};
 use clap::Subcommand;
 
 use crate::{
-    Result, attacks, cargo::cargo, conformance, deployments, e2e, fuzz, import, informers, queues, reconciles, servers,
-    suites, upstream::root,
+    Result, attacks, cargo::cargo, conformance, deployments, dist, e2e, fuzz, import, informers, queues, reconciles,
+    servers, suites, upstream::root,
 };
 
 /// A part that runs alone.
@@ -97,6 +97,8 @@ pub(crate) enum Part {
         /// Only this target
         target: Option<String>,
     },
+    /// Publish the crates without uploading them, use them from a local registry, and compare two builds of the program
+    Package,
     /// The integration tests of JobSet, LeaderWorkerSet and Cluster API on the stand-ins of envtest (needs Go)
     Suites(suites::Options),
 }
@@ -143,6 +145,7 @@ pub(crate) fn run(part: &Part) -> Result {
         }
         Part::E2e(options) => e2e::run(options),
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
+        Part::Package => dist::verify::run(),
         Part::Suites(options) => suites::run(options),
     }
 }

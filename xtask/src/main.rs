@@ -25,6 +25,7 @@ mod clients;
 mod conformance;
 mod console;
 mod deployments;
+mod dist;
 mod e2e;
 mod embedded;
 mod envtest;
@@ -35,6 +36,7 @@ mod kubectl;
 mod labs;
 mod long;
 mod modules;
+mod package;
 mod bench_programs;
 mod reconciles;
 mod scaffold;
@@ -63,8 +65,12 @@ enum Task {
     /// Check the comparison in docs/comparison.md, its counts in README, and the contract tables: all rows exist, and
     /// every yes names a test
     Rows,
-    /// Build each feature of each crate alone
-    Features,
+    /// Build each feature of each crate alone, and the facade with the earliest minor version of Kubernetes
+    Features {
+        /// Build the facade with every minor version
+        #[arg(long)]
+        minors: bool,
+    },
     /// Generate the server's tables from the Go types (needs Go)
     Types {
         /// Fail if a file in the repository differs, instead of writing it
@@ -98,6 +104,12 @@ enum Task {
         #[arg(long, value_enum, default_value_t = upstream::Profile::Token)]
         profile: upstream::Profile,
     },
+    /// Package each published crate without building it, and check its metadata and files. In a new project, resolve
+    /// `windlass` from the packages
+    Package,
+    /// Write the files of a release: a program with completions, its bill of materials, the packaged crates as a
+    /// registry, and checksums
+    Dist(dist::Options),
     /// Run a task that takes too long for CI
     Long {
         /// The task
@@ -182,13 +194,16 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Graph => graph::check().and_then(|()| modules::check()),
         Task::Rows => rows::check().and_then(|()| contracts::check()),
-        Task::Features => features::check(),
+        Task::Features { minors: true } => features::check(features::Minors::All),
+        Task::Features { .. } => features::check(features::Minors::Earliest),
         Task::Types { check } => generated::from_go(generated::Mode::of(check)),
         Task::Record { check } => record::run(generated::Mode::of(check)),
         Task::Clientset { check } => clientset::run(generated::Mode::of(check)),
         Task::Required { check } => required::run(generated::Mode::of(check)),
         Task::Upstream { build: true, .. } => upstream::build().map(|programs| println!("{}", programs.display())),
         Task::Upstream { profile, .. } => upstream::serve(profile),
+        Task::Package => dist::verify::stranger(dist::verify::Build::No),
+        Task::Dist(options) => dist::run(&options),
         Task::Long { part } => long::run(&part),
         Task::Clients { windlass, upstream } => clients::run(&windlass, upstream),
         Task::Envtest { windlass, upstream } => envtest::run(&windlass, upstream),

@@ -182,3 +182,8 @@ pub use status::{Cause, Status, StatusDetails, reason};
 /// The version of k8s-openapi for whose types this crate implements its traits.
 #[cfg(feature = "k8s-openapi")]
 pub use k8s_openapi;
+
+/// The examples of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

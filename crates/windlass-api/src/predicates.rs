@@ -4,7 +4,7 @@
 
 use k8s_openapi::{
     api::{
-        apps::v1::{Deployment, StatefulSet},
+        apps::v1::{Deployment, DeploymentSpec, StatefulSet, StatefulSetSpec},
         batch::v1::Job,
         core::v1::{PersistentVolumeClaim, Pod},
     },
@@ -36,7 +36,9 @@ pub fn pod_has_ended(pod: &Pod) -> bool {
 /// all are available.
 #[must_use]
 pub fn deployment_is_rolled_out(deployment: &Deployment) -> bool {
-    let (Some(spec), Some(status)) = (&deployment.spec, &deployment.status) else { return false };
+    // The spec is an `Option` in the types before 1.37 only.
+    let spec: Option<&DeploymentSpec> = (&deployment.spec).into();
+    let (Some(spec), Some(status)) = (spec, &deployment.status) else { return false };
     let wanted = spec.replicas.unwrap_or(1);
     is_observed(deployment, status.observed_generation)
         && status.updated_replicas.unwrap_or(0) == wanted
@@ -48,7 +50,8 @@ pub fn deployment_is_rolled_out(deployment: &Deployment) -> bool {
 /// and all are ready.
 #[must_use]
 pub fn stateful_set_is_rolled_out(set: &StatefulSet) -> bool {
-    let (Some(spec), Some(status)) = (&set.spec, &set.status) else { return false };
+    let spec: Option<&StatefulSetSpec> = (&set.spec).into();
+    let (Some(spec), Some(status)) = (spec, &set.status) else { return false };
     let wanted = spec.replicas.unwrap_or(1);
     is_observed(set, status.observed_generation)
         && status.ready_replicas.unwrap_or(0) == wanted

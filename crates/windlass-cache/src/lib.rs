@@ -149,3 +149,8 @@ pub use synced::{HasSynced, Stopped};
 pub use transform::Transform;
 pub use windlass_api::managed_fields::ManagedFieldsMode;
 pub use write_journal::{WriteJournal, WriteJournals};
+
+/// The examples of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

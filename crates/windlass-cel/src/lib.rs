@@ -68,5 +68,10 @@ pub use self::{
 };
 pub use windlass_api::{RESERVED, escape, unescape};
 
+/// The examples of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 #[cfg(test)]
 mod tests;

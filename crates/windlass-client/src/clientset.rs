@@ -4,6 +4,10 @@
 //! pinned minor version: the groups, versions and resources, their scopes, verbs and subresources. An accessor has no
 //! method for a verb that its resource does not support.
 //!
+//! The types are those of the minor version that the program selects on k8s-openapi, 1.33 or newer. Resources that this
+//! version does not have are absent: `resource_v1` and `volume_attributes_classes` exist from 1.34, the mutating
+//! admission policies from 1.36. Resources that are newer than the pinned minor version have no accessor.
+//!
 //! What is not guaranteed: a server may not serve all of these resources. It then answers 404.
 //!
 //! ```no_run

@@ -153,6 +153,11 @@ mod secret;
 mod file;
 mod field_manager;
 mod user_agent;
+/// The examples of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 #[cfg(test)]
 mod testing;
 

@@ -60,3 +60,8 @@ pub use autoscaler::{
 pub use catalog::{BuiltIn, Controllers, ControllersError};
 pub use error::ReconcileError;
 pub use nodes::Pace;
+
+/// The examples of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::{
-    core::v1::{PersistentVolume, PersistentVolumeClaim, Pod},
-    storage::v1::VolumeAttributesClass,
+use k8s_openapi::{
+    api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod},
+    k8s_if_ge_1_34,
 };
 use windlass_api::{Object, ObjectExt, ObjectRef, Resource};
 use windlass_runtime::{Action, CachedClient, Context, Controller, Manager};
@@ -18,6 +18,10 @@ use crate::{
     pods,
 };
 
+k8s_if_ge_1_34! {
+    use k8s_openapi::api::storage::v1::VolumeAttributesClass;
+}
+
 /// The finalizer of claims.
 const CLAIM: &str = "kubernetes.io/pvc-protection";
 /// The finalizer of volumes.
@@ -26,7 +30,7 @@ const VOLUME: &str = "kubernetes.io/pv-protection";
 /// The finalizer of VolumeAttributesClasses. This controller adds it; the API server adds the other two.
 const CLASS: &str = "kubernetes.io/vac-protection";
 
-/// Adds the three controllers to a manager.
+/// Adds the three controllers to a manager. VolumeAttributesClasses are protected from Kubernetes 1.34.
 pub(crate) fn add_to(manager: &mut Manager) {
     manager.add(
         Controller::<PersistentVolumeClaim>::new()
@@ -42,22 +46,25 @@ pub(crate) fn add_to(manager: &mut Manager) {
             await_newer_state(outcome.map(|()| Action::await_change()))
         },
     ));
-    manager.add(
-        Controller::<VolumeAttributesClass>::new()
-            .named("vac-protection")
-            .watches(|claim: &PersistentVolumeClaim| classes_of_claim(claim).map(ObjectRef::new).collect::<Vec<_>>())
-            .watches(|volume: &PersistentVolume| class_of_volume(volume).map(ObjectRef::new))
-            .reconcile(async |class: Arc<VolumeAttributesClass>, cx: Context| {
-                await_newer_state(protect_class(&class, &cx).await)
-            }),
-    );
+    k8s_if_ge_1_34! {
+        manager.add(
+            Controller::<VolumeAttributesClass>::new()
+                .named("vac-protection")
+                .watches(|claim: &PersistentVolumeClaim| classes_of_claim(claim).map(ObjectRef::new).collect::<Vec<_>>())
+                .watches(|volume: &PersistentVolume| class_of_volume(volume).map(ObjectRef::new))
+                .reconcile(async |class: Arc<VolumeAttributesClass>, cx: Context| {
+                    await_newer_state(protect_class(&*class, &cx).await)
+                }),
+        );
+    }
 }
 
 /// Adds the finalizer to a class, or removes it from an unused class that is being deleted.
-async fn protect_class(class: &VolumeAttributesClass, cx: &Context) -> Result<Action, ReconcileError> {
+#[allow(dead_code, reason = "older minor versions have no such kind")]
+async fn protect_class<K: Resource>(class: &K, cx: &Context) -> Result<Action, ReconcileError> {
     if !class.is_deleting() && !holds(class, CLASS) {
         let mut held = class.clone();
-        held.metadata.finalizers.get_or_insert_default().push(CLASS.to_owned());
+        held.metadata_mut().finalizers.get_or_insert_default().push(CLASS.to_owned());
         cx.client().update(&held).await?;
     }
     if !class.is_deleting() || !holds(class, CLASS) {

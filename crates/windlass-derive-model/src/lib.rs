@@ -70,3 +70,8 @@ pub fn keywords() -> Vec<&'static str> {
 pub fn documentation(attributes: &[syn::Attribute]) -> Option<String> {
     schema::documentation(attributes)
 }
+
+/// The examples of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -229,6 +229,11 @@ pub fn rbac(arguments: TokenStream, item: TokenStream) -> TokenStream {
     model::rbac(arguments.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
+/// The examples of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 #[cfg(test)]
 mod tests {
     /// The tables above equal those of `docs/reference/attributes.md`.

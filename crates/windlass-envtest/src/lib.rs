@@ -110,3 +110,8 @@ pub use windlass_server::User;
 
 /// The environment's name in server logs, and its field manager.
 const NAME: &str = "windlass-envtest";
+
+/// The examples of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

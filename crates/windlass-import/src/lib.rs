@@ -68,3 +68,8 @@ pub use error::Error;
 pub use model::definition;
 pub use normal::{Difference, differences};
 pub use source::{Module, files, one_file};
+
+/// The examples of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -33,5 +33,10 @@ pub use policy::{Enforcement, Policy};
 pub use problem::{Problem, Problems};
 pub use webhook::Webhook;
 
+/// The examples of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 #[cfg(test)]
 mod tests;

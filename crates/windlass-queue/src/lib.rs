@@ -89,5 +89,10 @@ pub use parallelize::Parallelize;
 pub use queue::{Builder, Get, GetWithPriority, WorkQueue};
 pub use rate_limiter::{DefaultRateLimiter, Exponential, FastSlow, MaxOf, RateLimiter, TokenBucket, WithMaxWait};
 
+/// The examples of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 #[cfg(test)]
 mod tests;

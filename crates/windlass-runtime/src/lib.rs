@@ -121,3 +121,8 @@ pub use reconcile::{Action, Context, Reconciler, Retry};
 pub use runnable::{Group, ManagerHandle, Runnable, RunnableContext, RunnableHandle, Task};
 pub use sharding::{Shard, Sharding};
 pub use watch::Watch;
+
+/// The examples of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -80,3 +80,8 @@ pub use names::{Domain, Group, Kind, Plural, ProjectName, Version};
 pub use project_location::ProjectLocation;
 pub use sources::Sources;
 pub use webhook::CreateWebhook;
+
+/// The examples of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -74,5 +74,10 @@ pub use self::{
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
+/// The examples of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 #[cfg(test)]
 mod tests;

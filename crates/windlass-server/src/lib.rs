@@ -108,3 +108,8 @@ pub use self::{
     tls::{TlsError, TlsIdentity, TlsVersion},
 };
 pub use crate::kinds::core::service::{InvalidServiceCidr, ServiceCidr};
+
+/// The examples of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -58,5 +58,10 @@ pub use path::{PathError, WebhookPath};
 pub use server::{NotReady, Readiness, ServeError, Server};
 pub use webhooks::{RegisterError, Webhooks, WebhooksBuilder};
 
+/// The examples of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 #[cfg(test)]
 mod testing;

@@ -38,7 +38,10 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `v1_36` | yes | the built-in kinds of Kubernetes 1.36, and `Clientset` |
+//! | `v1_36` | yes | the built-in kinds of Kubernetes 1.36 |
+//! | `v1_33`, `v1_34`, `v1_35`, `v1_37` | no | those of another minor version; also `earliest` and `latest`. At most one |
+//! | `clientset` | yes | `Clientset`: an accessor for each built-in resource of that version |
+//! | `schema` | yes | `windlass::api::schema`: the merge and comparison rules of the built-in kinds |
 //! | `envtest` | no | `windlass::envtest`: an API server, clients and managers for tests, in process |
 //! | `config` | no | `windlass::config`: the configuration file of a manager |
 //! | `flags` | no | command-line flags with the same settings, for `clap` |
@@ -47,6 +50,18 @@
 //! | `otlp` | no | `windlass::otlp`: export of spans to an OpenTelemetry collector |
 //! | `server` | no | `windlass::server`, the embedded API server |
 //! | `webhook` | no | `windlass::webhook`: admission, conversion, authentication and authorization webhooks; `windlass::runtime::webhook`: their certificates |
+//!
+//! # Kubernetes version
+//!
+//! A program has the built-in types of one minor version, because all crates share one `k8s-openapi`. Libraries choose
+//! none. To use another one than 1.36, switch off the default features:
+//!
+//! ```toml
+//! windlass = { version = "0.1.0", default-features = false, features = ["clientset", "schema", "v1_34"] }
+//! ```
+//!
+//! Without a version feature of Windlass, the version that the program selects on `k8s-openapi` applies. If two are
+//! selected, the build fails and names both.
 
 mod informers;
 pub mod prelude;
@@ -178,7 +193,7 @@ pub use windlass_api::ApplyConfiguration;
 /// Traits of kinds with CRDs, and of types with schemas.
 pub use windlass_api::crd::{CrdBuilder, CustomResource, Schema};
 
-#[cfg(feature = "v1_36")]
+#[cfg(feature = "clientset")]
 pub use windlass_client::Clientset;
 pub use windlass_client::{Client, Propagation};
 
@@ -190,3 +205,8 @@ pub use windlass_runtime::{
     Action, CacheOptions, Context, Controller, ControllerDefaults, ControllerHandle, Error, LeaderElection, Manager,
     ManagerHandle, Owners, ReconcileEvent, Reconciler, Result, Retry, RetryHint, Runnable, Task, Watch, predicate, shutdown,
 };
+
+/// The examples of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -7,8 +7,8 @@ use windlass_api::k8s_openapi::{
     api::certificates::v1 as certificates_v1, api::coordination::v1 as coordination_v1, api::core::v1 as core_v1,
     api::discovery::v1 as discovery_v1, api::events::v1 as events_v1, api::flowcontrol::v1 as flowcontrol_v1,
     api::networking::v1 as networking_v1, api::node::v1 as node_v1, api::policy::v1 as policy_v1,
-    api::rbac::v1 as rbac_v1, api::resource::v1 as resource_v1, api::scheduling::v1 as scheduling_v1,
-    api::storage::v1 as storage_v1, apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions_v1,
+    api::rbac::v1 as rbac_v1, api::scheduling::v1 as scheduling_v1, api::storage::v1 as storage_v1,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions_v1, k8s_if_ge_1_34, k8s_if_ge_1_36,
     kube_aggregator::pkg::apis::apiregistration::v1 as apiregistration_v1,
 };
 use windlass_api::{GroupVersionKind, Scheme, SchemeError};
@@ -18,6 +18,10 @@ use crate::{
     Client,
     accessor::{Accessor, served},
 };
+
+k8s_if_ge_1_34! {
+    use windlass_api::k8s_openapi::api::resource::v1 as resource_v1;
+}
 
 impl Clientset {
     /// The resources of `v1`.
@@ -140,10 +144,12 @@ impl Clientset {
         DiscoveryV1(self.client.clone())
     }
 
-    /// The resources of `resource.k8s.io/v1`.
-    #[must_use]
-    pub fn resource_v1(&self) -> ResourceV1 {
-        ResourceV1(self.client.clone())
+    k8s_if_ge_1_34! {
+        /// The resources of `resource.k8s.io/v1`.
+        #[must_use]
+        pub fn resource_v1(&self) -> ResourceV1 {
+            ResourceV1(self.client.clone())
+        }
     }
 
     /// The resources of `flowcontrol.apiserver.k8s.io/v1`.
@@ -579,9 +585,11 @@ impl StorageV1 {
         Accessor::typed(&self.0, "")
     }
 
-    /// `volumeattributesclasses`
-    pub fn volume_attributes_classes(&self) -> Accessor<storage_v1::VolumeAttributesClass> {
-        Accessor::typed(&self.0, "")
+    k8s_if_ge_1_34! {
+        /// `volumeattributesclasses`
+        pub fn volume_attributes_classes(&self) -> Accessor<storage_v1::VolumeAttributesClass> {
+            Accessor::typed(&self.0, "")
+        }
     }
 }
 
@@ -591,7 +599,12 @@ served! {
     storage_v1::CSIStorageCapacity: All;
     storage_v1::StorageClass: All;
     storage_v1::VolumeAttachment: All Status;
-    storage_v1::VolumeAttributesClass: All;
+}
+
+k8s_if_ge_1_34! {
+    served! {
+        storage_v1::VolumeAttributesClass: All;
+    }
 }
 
 /// The resources of `admissionregistration.k8s.io/v1`.
@@ -599,16 +612,18 @@ served! {
 pub struct AdmissionregistrationV1(Client);
 
 impl AdmissionregistrationV1 {
-    /// `mutatingadmissionpolicies`
-    pub fn mutating_admission_policies(&self) -> Accessor<admissionregistration_v1::MutatingAdmissionPolicy> {
-        Accessor::typed(&self.0, "")
+    k8s_if_ge_1_36! {
+        /// `mutatingadmissionpolicies`
+        pub fn mutating_admission_policies(&self) -> Accessor<admissionregistration_v1::MutatingAdmissionPolicy> {
+            Accessor::typed(&self.0, "")
+        }
     }
 
-    /// `mutatingadmissionpolicybindings`
-    pub fn mutating_admission_policy_bindings(
-        &self,
-    ) -> Accessor<admissionregistration_v1::MutatingAdmissionPolicyBinding> {
-        Accessor::typed(&self.0, "")
+    k8s_if_ge_1_36! {
+        /// `mutatingadmissionpolicybindings`
+        pub fn mutating_admission_policy_bindings(&self) -> Accessor<admissionregistration_v1::MutatingAdmissionPolicyBinding> {
+            Accessor::typed(&self.0, "")
+        }
     }
 
     /// `mutatingwebhookconfigurations`
@@ -637,12 +652,17 @@ impl AdmissionregistrationV1 {
 }
 
 served! {
-    admissionregistration_v1::MutatingAdmissionPolicy: All;
-    admissionregistration_v1::MutatingAdmissionPolicyBinding: All;
     admissionregistration_v1::MutatingWebhookConfiguration: All;
     admissionregistration_v1::ValidatingAdmissionPolicy: All Status;
     admissionregistration_v1::ValidatingAdmissionPolicyBinding: All;
     admissionregistration_v1::ValidatingWebhookConfiguration: All;
+}
+
+k8s_if_ge_1_36! {
+    served! {
+        admissionregistration_v1::MutatingAdmissionPolicy: All;
+        admissionregistration_v1::MutatingAdmissionPolicyBinding: All;
+    }
 }
 
 /// The resources of `apiextensions.k8s.io/v1`.
@@ -720,40 +740,39 @@ served! {
     discovery_v1::EndpointSlice: All;
 }
 
-/// The resources of `resource.k8s.io/v1`.
-#[derive(Clone, Debug)]
-pub struct ResourceV1(Client);
+k8s_if_ge_1_34! {
+    /// The resources of `resource.k8s.io/v1`.
+    #[derive(Clone, Debug)]
+    pub struct ResourceV1(Client);
 
-impl ResourceV1 {
-    /// `deviceclasses`
-    pub fn device_classes(&self) -> Accessor<resource_v1::DeviceClass> {
-        Accessor::typed(&self.0, "")
+    impl ResourceV1 {
+        /// `deviceclasses`
+        pub fn device_classes(&self) -> Accessor<resource_v1::DeviceClass> {
+            Accessor::typed(&self.0, "")
+        }
+
+        /// `resourceclaims`
+        pub fn resource_claims(&self, namespace: impl Into<String>) -> Accessor<resource_v1::ResourceClaim> {
+            Accessor::typed(&self.0, namespace)
+        }
+
+        /// `resourceclaimtemplates`
+        pub fn resource_claim_templates(&self, namespace: impl Into<String>) -> Accessor<resource_v1::ResourceClaimTemplate> {
+            Accessor::typed(&self.0, namespace)
+        }
+
+        /// `resourceslices`
+        pub fn resource_slices(&self) -> Accessor<resource_v1::ResourceSlice> {
+            Accessor::typed(&self.0, "")
+        }
     }
 
-    /// `resourceclaims`
-    pub fn resource_claims(&self, namespace: impl Into<String>) -> Accessor<resource_v1::ResourceClaim> {
-        Accessor::typed(&self.0, namespace)
+    served! {
+        resource_v1::DeviceClass: All;
+        resource_v1::ResourceClaim: All Status;
+        resource_v1::ResourceClaimTemplate: All;
+        resource_v1::ResourceSlice: All;
     }
-
-    /// `resourceclaimtemplates`
-    pub fn resource_claim_templates(
-        &self,
-        namespace: impl Into<String>,
-    ) -> Accessor<resource_v1::ResourceClaimTemplate> {
-        Accessor::typed(&self.0, namespace)
-    }
-
-    /// `resourceslices`
-    pub fn resource_slices(&self) -> Accessor<resource_v1::ResourceSlice> {
-        Accessor::typed(&self.0, "")
-    }
-}
-
-served! {
-    resource_v1::DeviceClass: All;
-    resource_v1::ResourceClaim: All Status;
-    resource_v1::ResourceClaimTemplate: All;
-    resource_v1::ResourceSlice: All;
 }
 
 /// The resources of `flowcontrol.apiserver.k8s.io/v1`.
@@ -837,9 +856,6 @@ pub(super) fn register(scheme: &mut Scheme) -> Result<(), SchemeError> {
         .register::<storage_v1::CSIStorageCapacity>()?
         .register::<storage_v1::StorageClass>()?
         .register::<storage_v1::VolumeAttachment>()?
-        .register::<storage_v1::VolumeAttributesClass>()?
-        .register::<admissionregistration_v1::MutatingAdmissionPolicy>()?
-        .register::<admissionregistration_v1::MutatingAdmissionPolicyBinding>()?
         .register::<admissionregistration_v1::MutatingWebhookConfiguration>()?
         .register::<admissionregistration_v1::ValidatingAdmissionPolicy>()?
         .register::<admissionregistration_v1::ValidatingAdmissionPolicyBinding>()?
@@ -849,11 +865,20 @@ pub(super) fn register(scheme: &mut Scheme) -> Result<(), SchemeError> {
         .register::<coordination_v1::Lease>()?
         .register::<node_v1::RuntimeClass>()?
         .register::<discovery_v1::EndpointSlice>()?
-        .register::<resource_v1::DeviceClass>()?
-        .register::<resource_v1::ResourceClaim>()?
-        .register::<resource_v1::ResourceClaimTemplate>()?
-        .register::<resource_v1::ResourceSlice>()?
         .register::<flowcontrol_v1::FlowSchema>()?
         .register::<flowcontrol_v1::PriorityLevelConfiguration>()?;
+    k8s_if_ge_1_34! {
+        scheme
+            .register::<storage_v1::VolumeAttributesClass>()?
+            .register::<resource_v1::DeviceClass>()?
+            .register::<resource_v1::ResourceClaim>()?
+            .register::<resource_v1::ResourceClaimTemplate>()?
+            .register::<resource_v1::ResourceSlice>()?;
+    }
+    k8s_if_ge_1_36! {
+        scheme
+            .register::<admissionregistration_v1::MutatingAdmissionPolicy>()?
+            .register::<admissionregistration_v1::MutatingAdmissionPolicyBinding>()?;
+    }
     Ok(())
 }
