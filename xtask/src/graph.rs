@@ -49,6 +49,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "windlass-kube",
         &[
+            "windlass",
             "windlass-api",
             "windlass-client",
             "windlass-derive",

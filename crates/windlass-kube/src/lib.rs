@@ -70,3 +70,8 @@ pub use self::{
     config::{ConversionError, config},
     finalizer::finalizer,
 };
+
+/// The code of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/how-to/migrate-from-kube-rs.md")]
+mod guide {}
