@@ -1,4 +1,5 @@
-//! The pages of `docs/`, so that their code is compiled and run with the documentation tests.
+//! The pages of `docs/`, so that their code is compiled and run with the documentation tests. The guide for users of
+//! kube-rs belongs to those of windlass-kube, so that this crate does not depend on kube-rs.
 
 macro_rules! pages {
     ($($page:ident: $file:literal,)*) => {$(

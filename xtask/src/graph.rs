@@ -45,6 +45,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "windlass-server",
         ],
     ),
+    // Its tests depend on the crate itself, with its features.
+    (
+        "windlass-kube",
+        &[
+            "windlass",
+            "windlass-api",
+            "windlass-client",
+            "windlass-derive",
+            "windlass-envtest",
+            "windlass-kube",
+            "windlass-manifests",
+            "windlass-runtime",
+        ],
+    ),
     ("windlass-scaffold", &["windlass-api"]),
     ("windlass-cli", &[ALL]),
     ("windlass-examples", &[ALL]),

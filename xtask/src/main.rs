@@ -39,6 +39,7 @@ mod modules;
 mod package;
 mod bench_programs;
 mod reconciles;
+mod migrate;
 mod scaffold;
 mod scripts;
 mod servers;
@@ -157,6 +158,12 @@ enum Task {
         /// The windlass to run
         windlass: PathBuf,
     },
+    /// Migrate a kube-rs operator with `windlass migrate`, compile it before and after, and compare the fields of its
+    /// CustomResourceDefinition
+    Migrate {
+        /// The windlass to run
+        windlass: PathBuf,
+    },
     /// Test the console of `windlass up` in a browser, if one is installed: both themes, three screens, the keyboard
     Console {
         /// The windlass to run
@@ -211,6 +218,7 @@ fn main() -> ExitCode {
         Task::Registry { polaris } => registry::run(polaris),
         Task::Labs { windlass } => labs::run(&windlass),
         Task::Scaffold { windlass } => scaffold::run(&windlass),
+        Task::Migrate { windlass } => migrate::run(&windlass),
         Task::Console { windlass, pictures } => console::run(&windlass, pictures),
         Task::Kubectl { release: Some(other), windlass, .. } => {
             other.build().and_then(|kubectl| kubectl::run(Some(&kubectl), windlass.as_deref()))

@@ -1,4 +1,12 @@
 //! Traits for objects with metadata, and for kinds that are known at compile time.
+//!
+//! Every type with the traits of k8s-openapi has them. With the feature `kube`, every type with the `Resource` of
+//! kube-rs has them instead. kube-rs implements its trait for the types of k8s-openapi, so the feature only adds types.
+
+#[cfg(not(feature = "kube"))]
+mod built_in;
+#[cfg(feature = "kube")]
+mod kube;
 
 use std::{collections::BTreeMap, fmt::Debug, sync::LazyLock};
 
@@ -8,12 +16,13 @@ use k8s_openapi::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{ApiResource, Content, GroupVersionKind, ObjectRef, Scope, TypeMeta};
+use crate::{ApiResource, Content, ObjectRef, Scope, TypeMeta};
 
 /// An object with metadata. Its kind may be known only at run time.
 ///
 /// Implemented for every type with k8s-openapi's `Metadata`, for [`DynamicObject`](crate::DynamicObject) and for
-/// [`PartialObject`](crate::PartialObject).
+/// [`PartialObject`](crate::PartialObject). With the feature `kube`, also for every type with the `Resource` of kube-rs
+/// and a kind that is known at compile time.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the type of a Kubernetes object",
     note = "the built-in kinds are in `windlass::k8s`; a type of your own becomes one with `#[derive(windlass::Resource)]`",
@@ -159,36 +168,6 @@ pub(crate) fn set_controller<O: Resource>(metadata: &mut ObjectMeta, owner: &O) 
 }
 
 impl<K: Object> ObjectExt for K {}
-
-#[diagnostic::do_not_recommend]
-impl<K> Object for K
-where
-    K: k8s_openapi::Metadata<Ty = ObjectMeta> + Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static,
-{
-    fn metadata(&self) -> &ObjectMeta {
-        k8s_openapi::Metadata::metadata(self)
-    }
-
-    fn metadata_mut(&mut self) -> &mut ObjectMeta {
-        k8s_openapi::Metadata::metadata_mut(self)
-    }
-}
-
-#[diagnostic::do_not_recommend]
-impl<K> Resource for K
-where
-    K: k8s_openapi::Resource + Object,
-    K::Scope: KnownScope,
-{
-    fn api_resource() -> ApiResource {
-        let resource =
-            ApiResource::namespaced(GroupVersionKind::new(K::GROUP, K::VERSION, K::KIND), K::URL_PATH_SEGMENT);
-        match <K::Scope as KnownScope>::SCOPE {
-            Scope::Namespaced => resource,
-            Scope::Cluster => resource.cluster_scoped(),
-        }
-    }
-}
 
 /// The scopes in k8s-openapi that a top-level object can have.
 #[diagnostic::on_unimplemented(message = "objects of scope `{Self}` cannot be addressed on their own")]

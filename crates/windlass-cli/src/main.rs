@@ -39,8 +39,8 @@ use tracing_subscriber::EnvFilter;
 use windlass_api::ErrorChain;
 
 use commands::{
-    api_resources, api_versions, completion, create, demo, edit, envtest_assets, generate, get, import, init, proxy,
-    run, up,
+    api_resources, api_versions, completion, create, demo, edit, envtest_assets, generate, get, import, init, migrate,
+    proxy, run, up,
 };
 use stand_in::StandIn;
 
@@ -60,7 +60,7 @@ struct Arguments {
 }
 
 /// The commands that send no requests: they don't show the flag for logging requests.
-const OFFLINE: [&str; 5] = ["init", "create", "edit", "generate", "import"];
+const OFFLINE: [&str; 6] = ["init", "create", "edit", "generate", "import", "migrate"];
 
 impl Arguments {
     fn read(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Self, clap::Error> {
@@ -96,6 +96,8 @@ enum Command {
     Run(run::Options),
     /// Generate Rust types from CustomResourceDefinitions
     Import(import::Options),
+    /// Move an operator from kube-rs to Windlass: show the changes as a diff, and list what is left to do
+    Migrate(migrate::Options),
     /// Show objects, like kubectl get
     Get(get::Options),
     /// Show the resources that a server supports
@@ -134,6 +136,7 @@ async fn main() -> ExitCode {
         Command::Generate(options) => generate::run(options).await,
         Command::Run(options) => run::run(options).await,
         Command::Import(options) => import::run(&options),
+        Command::Migrate(options) => migrate::run(&options),
         Command::Get(options) => get::run(options).await,
         Command::ApiResources(options) => api_resources::run(options).await,
         Command::ApiVersions(options) => api_versions::run(options).await,

@@ -1,6 +1,8 @@
-//! Scaffolding of operator projects: the commands `windlass init`, `windlass create` and `windlass edit`.
+//! Scaffolding of operator projects: the commands `windlass init`, `windlass create`, `windlass edit` and
+//! `windlass migrate`.
 //!
-//! Each command is a value: [`Init`], [`CreateApi`], [`CreateWebhook`], [`Edit`] or [`Sources`]. Its plan is a set of
+//! Each command is a value: [`Init`], [`CreateApi`], [`CreateWebhook`], [`Edit`], [`FromKube`] or
+//! [`Sources`]. Its plan is a set of
 //! [`Changes`] to a folder, which can be shown as a diff or written.
 //!
 //! ```
@@ -57,6 +59,7 @@ mod edit;
 mod error;
 mod third_party;
 mod format;
+mod from_kube;
 mod from_kubebuilder;
 mod init;
 mod kustomization;
@@ -74,6 +77,7 @@ pub use api::CreateApi;
 pub use changes::{Changes, Overwrite};
 pub use edit::{Edit, Switch};
 pub use error::Error;
+pub use from_kube::{FromKube, Leftover, Migration};
 pub use from_kubebuilder::{FromKubebuilder, ImportPlan, ImportedType};
 pub use init::{Init, Windlass};
 pub use names::{Domain, Group, Kind, Plural, ProjectName, Version};

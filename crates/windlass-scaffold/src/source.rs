@@ -110,7 +110,7 @@ impl Visit<'_> for Calls {
     fn visit_block(&mut self, _: &syn::Block) {}
 }
 
-fn parse(path: &Path, text: &str) -> Result<syn::File, Error> {
+pub(crate) fn parse(path: &Path, text: &str) -> Result<syn::File, Error> {
     syn::parse_file(text).map_err(|source| Error::Syntax {
         path: path.to_owned(),
         line: source.span().start().line,

@@ -29,6 +29,15 @@ pub trait CustomResource: Resource {
     }
 }
 
+/// With kube-rs, the declaration is that of kube-derive. Its version is marked `storage` unless it says otherwise.
+#[cfg(feature = "kube")]
+#[diagnostic::do_not_recommend]
+impl<K: kube_core::CustomResourceExt + Resource> CustomResource for K {
+    fn declared() -> CustomResourceDefinition {
+        K::crd()
+    }
+}
+
 /// A builder of a CustomResourceDefinition from the versions of a kind.
 ///
 /// ```no_run
