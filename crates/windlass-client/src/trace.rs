@@ -135,7 +135,7 @@ fn template(path: &str, operation: &Operation) -> Option<String> {
         template.push_str(if previous == "namespaces" && operation.namespace.is_some() && !after_namespaces {
             after_namespaces = true;
             "{namespace}"
-        } else if operation.name.as_deref().is_some_and(|name| is_name(segment, name)) && previous != "" {
+        } else if operation.name.as_deref().is_some_and(|name| is_name(segment, name)) && !previous.is_empty() {
             "{name}"
         } else {
             segment

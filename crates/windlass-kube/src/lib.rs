@@ -75,3 +75,8 @@ pub use self::{
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/how-to/migrate-from-kube-rs.md")]
 mod guide {}
+
+/// The examples of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -203,7 +203,8 @@ pub use windlass_queue::WorkQueue;
 
 pub use windlass_runtime::{
     Action, CacheOptions, Context, Controller, ControllerDefaults, ControllerHandle, Error, LeaderElection, Manager,
-    ManagerHandle, Owners, ReconcileEvent, Reconciler, Result, Retry, RetryHint, Runnable, Task, Watch, predicate, shutdown,
+    ManagerHandle, Owners, ReconcileEvent, Reconciler, Result, Retry, RetryHint, Runnable, Task, Watch, predicate,
+    shutdown,
 };
 
 /// The examples of README.md.

@@ -60,7 +60,7 @@ async fn call_span_names_the_object_and_gets_its_parent() {
     let inside = Arc::new(Mutex::new(None));
     let current = inside.clone();
     let handler = move |_: &Request| {
-        *current.lock() = Span::current().metadata().map(|metadata| metadata.name());
+        *current.lock() = Span::current().metadata().map(tracing::Metadata::name);
         Response::allowed()
     };
     let webhooks = Webhooks::builder().handler(path.clone(), handler).build().unwrap();
