@@ -15,7 +15,7 @@ use windlass_api::{ApiResource, BoxError};
 pub use self::configuration::{ConfigurationError, Place};
 pub use self::{
     coordination::{InvalidElection, InvalidSharding},
-    retry_hint::RetryHint,
+    retry_hint::{Retry, RetryHint},
 };
 
 /// An error of the runtime, or an error of a lower layer that a reconciler returned.

@@ -108,7 +108,7 @@ pub use cluster::Cluster;
 pub use console::Console;
 pub use controller::{Controller, ControllerHandle, WatchHandle};
 pub use controller_settings::{ControllerDefaults, ControllerOverride};
-pub use error::{Error, Result, RetryHint};
+pub use error::{Error, Result, Retry, RetryHint};
 pub use handler::Owners;
 pub use leader_election::{LeaderElection, Leadership};
 pub use manager::{Manager, ManagerBuilder};
@@ -117,7 +117,7 @@ pub use observer::{
     ReconcileWrote, Trigger,
 };
 pub use predicate::Predicate;
-pub use reconcile::{Action, Context, Reconciler, Retry};
+pub use reconcile::{Action, Context, Reconciler};
 pub use runnable::{Group, ManagerHandle, Runnable, RunnableContext, RunnableHandle, Task};
 pub use sharding::{Shard, Sharding};
 pub use watch::Watch;

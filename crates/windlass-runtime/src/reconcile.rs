@@ -12,7 +12,7 @@ use windlass_api::{ApiResource, BoxError, Clock, Entropy, Object};
 use windlass_cache::{InformerSet, Lister};
 use windlass_client::Client;
 
-use crate::{CachedClient, events::Recorder};
+use crate::{CachedClient, error::Retry, events::Recorder};
 
 /// The next step after a successful reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,18 +53,6 @@ impl Action {
     pub const fn delay(&self) -> Option<Duration> {
         self.requeue_after
     }
-}
-
-/// The retry policy after a failed reconcile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Retry {
-    /// Retries after a delay that grows with each consecutive failure.
-    Backoff,
-    /// Retries after this delay. The back-off of later failures does not grow.
-    After(Duration),
-    /// Waits for the next change, because a retry cannot succeed.
-    Never,
 }
 
 /// Moves the observed state of an object toward its desired state. Async functions and closures with these arguments

@@ -8,8 +8,8 @@ use windlass_api::k8s_openapi::{
     api::discovery::v1 as discovery_v1, api::events::v1 as events_v1, api::flowcontrol::v1 as flowcontrol_v1,
     api::networking::v1 as networking_v1, api::node::v1 as node_v1, api::policy::v1 as policy_v1,
     api::rbac::v1 as rbac_v1, api::scheduling::v1 as scheduling_v1, api::storage::v1 as storage_v1,
-    apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions_v1, k8s_if_ge_1_34, k8s_if_ge_1_36,
-    kube_aggregator::pkg::apis::apiregistration::v1 as apiregistration_v1,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions_v1, k8s_if_ge_1_33, k8s_if_ge_1_34,
+    k8s_if_ge_1_36, kube_aggregator::pkg::apis::apiregistration::v1 as apiregistration_v1,
 };
 use windlass_api::{GroupVersionKind, Scheme, SchemeError};
 
@@ -483,9 +483,11 @@ impl NetworkingV1 {
         Accessor::typed(&self.0, namespace)
     }
 
-    /// `ipaddresses`
-    pub fn ip_addresses(&self) -> Accessor<networking_v1::IPAddress> {
-        Accessor::typed(&self.0, "")
+    k8s_if_ge_1_33! {
+        /// `ipaddresses`
+        pub fn ip_addresses(&self) -> Accessor<networking_v1::IPAddress> {
+            Accessor::typed(&self.0, "")
+        }
     }
 
     /// `networkpolicies`
@@ -493,18 +495,25 @@ impl NetworkingV1 {
         Accessor::typed(&self.0, namespace)
     }
 
-    /// `servicecidrs`
-    pub fn service_cidrs(&self) -> Accessor<networking_v1::ServiceCIDR> {
-        Accessor::typed(&self.0, "")
+    k8s_if_ge_1_33! {
+        /// `servicecidrs`
+        pub fn service_cidrs(&self) -> Accessor<networking_v1::ServiceCIDR> {
+            Accessor::typed(&self.0, "")
+        }
     }
 }
 
 served! {
     networking_v1::IngressClass: All;
     networking_v1::Ingress: All Status;
-    networking_v1::IPAddress: All;
     networking_v1::NetworkPolicy: All;
-    networking_v1::ServiceCIDR: All Status;
+}
+
+k8s_if_ge_1_33! {
+    served! {
+        networking_v1::IPAddress: All;
+        networking_v1::ServiceCIDR: All Status;
+    }
 }
 
 /// The resources of `policy/v1`.
@@ -842,9 +851,7 @@ pub(super) fn register(scheme: &mut Scheme) -> Result<(), SchemeError> {
         .register::<certificates_v1::CertificateSigningRequest>()?
         .register::<networking_v1::IngressClass>()?
         .register::<networking_v1::Ingress>()?
-        .register::<networking_v1::IPAddress>()?
         .register::<networking_v1::NetworkPolicy>()?
-        .register::<networking_v1::ServiceCIDR>()?
         .register::<policy_v1::PodDisruptionBudget>()?
         .register_as::<policy_v1::Eviction>(GroupVersionKind::new("policy", "v1", "Eviction"))?
         .register::<rbac_v1::ClusterRoleBinding>()?
@@ -867,6 +874,11 @@ pub(super) fn register(scheme: &mut Scheme) -> Result<(), SchemeError> {
         .register::<discovery_v1::EndpointSlice>()?
         .register::<flowcontrol_v1::FlowSchema>()?
         .register::<flowcontrol_v1::PriorityLevelConfiguration>()?;
+    k8s_if_ge_1_33! {
+        scheme
+            .register::<networking_v1::IPAddress>()?
+            .register::<networking_v1::ServiceCIDR>()?;
+    }
     k8s_if_ge_1_34! {
         scheme
             .register::<storage_v1::VolumeAttributesClass>()?

@@ -1,11 +1,22 @@
-//! Errors that determine how their reconcile is retried.
+//! The retry policy of a failed reconcile, and errors that determine it.
 
 use std::{error::Error as StdError, fmt, time::Duration};
 
 use windlass_api::BoxError;
 
 use super::Error;
-use crate::Retry;
+
+/// The retry policy after a failed reconcile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Retry {
+    /// Retries after a delay that grows with each consecutive failure.
+    Backoff,
+    /// Retries after this delay. The back-off of later failures does not grow.
+    After(Duration),
+    /// Waits for the next change, because a retry cannot succeed.
+    Never,
+}
 
 /// An error with the retry policy for its reconcile. Created by [`Error::terminal`] and [`Error::retry_after`].
 ///
