@@ -87,7 +87,7 @@ impl Authorizer {
         if let Some(user) = self.users.get(token) {
             return Ok(user);
         }
-        let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
+        let spec = TokenReviewSpec { token: text(token), ..TokenReviewSpec::default() };
         let review = self.client.create(&TokenReview { spec, ..TokenReview::default() }).await?;
         let status = review.status.unwrap_or_default();
         let user = status.user.filter(|_| status.authenticated == Some(true));
@@ -116,6 +116,11 @@ impl From<AccessKey> for SubjectAccessReviewSpec {
         let non_resource_attributes = Some(NonResourceAttributes { path: Some(path), verb: Some(verb) });
         Self { user, uid, groups, extra, non_resource_attributes, ..Self::default() }
     }
+}
+
+/// Converts a text to the type of a field, which is optional in some Kubernetes versions.
+fn text<T: From<String>>(text: &str) -> T {
+    text.to_owned().into()
 }
 
 /// Returns the bearer token of a request.
