@@ -87,7 +87,7 @@ impl Authorizer {
         if let Some(user) = self.users.get(token) {
             return Ok(user);
         }
-        let spec = TokenReviewSpec { token: text(token), ..TokenReviewSpec::default() };
+        let spec = TokenReviewSpec { token: token_text(token), ..TokenReviewSpec::default() };
         let review = self.client.create(&TokenReview { spec, ..TokenReview::default() }).await?;
         let status = review.status.unwrap_or_default();
         let user = status.user.filter(|_| status.authenticated == Some(true));
@@ -118,8 +118,8 @@ impl From<AccessKey> for SubjectAccessReviewSpec {
     }
 }
 
-/// Converts a text to the type of a field, which is optional in some Kubernetes versions.
-fn text<T: From<String>>(text: &str) -> T {
+/// Converts a token to the type of its field, which is optional in some Kubernetes versions.
+fn token_text<T: From<String>>(text: &str) -> T {
     text.to_owned().into()
 }
 
