@@ -151,7 +151,7 @@ fn check_files(package: &Package, unpacked: &Path) -> Result {
     for source in sources(&folder)? {
         let text = fs::read_to_string(&source)?;
         let shown = source.strip_prefix(unpacked).unwrap_or(&source);
-        for included in includes(&text) {
+        for included in &includes(&text) {
             let path = normal(&source.with_file_name(included));
             if !path.starts_with(&folder) || !path.is_file() {
                 return Err(format!("{}: includes {included}, which is not in the package", shown.display()).into());
@@ -178,12 +178,14 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Returns the paths in `include_str!` and `include_bytes!` before the tests of a source.
-fn includes(text: &str) -> Vec<&str> {
+/// Returns the paths in `include_str!` and `include_bytes!` before the tests of a source. Pages that are only compiled as
+/// documentation tests stay in the checkout.
+fn includes(text: &str) -> Vec<String> {
     let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+    let code = code.replace("#[cfg(doctest)]\n#[doc = include_str!(\"", "");
     let mut paths = Vec::new();
     for call in ["include_str!(\"", "include_bytes!(\""] {
-        paths.extend(code.split(call).skip(1).filter_map(|rest| rest.split('"').next()));
+        paths.extend(code.split(call).skip(1).filter_map(|rest| rest.split('"').next()).map(str::to_owned));
     }
     paths
 }
@@ -232,6 +234,7 @@ mod tests {
         let text =
             "const A: &str = include_str!(\"../data/a.tsv\");\n#[cfg(test)]\nmod tests { include_str!(\"../../b\"); }";
         assert_eq!(includes(text), ["../data/a.tsv"]);
+        assert!(includes("#[cfg(doctest)]\n#[doc = include_str!(\"../../c.md\")]\nmod guide {}\n").is_empty());
         assert_eq!(normal(Path::new("/x/src/../data/a.tsv")), Path::new("/x/data/a.tsv"));
     }
 
