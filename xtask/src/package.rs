@@ -58,7 +58,7 @@ impl Package {
     }
 }
 
-/// Whether files that are not committed may be packaged.
+/// The treatment of files that are not committed: refused or packaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Uncommitted {
     Allowed,

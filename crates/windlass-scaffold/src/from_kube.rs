@@ -76,9 +76,9 @@ impl fmt::Display for Leftover {
 struct Steps {
     /// The kinds whose derive is rewritten.
     kinds: Vec<String>,
-    /// Whether schemas of schemars remain beside those of Windlass.
+    /// `true` if schemas of schemars remain beside those of Windlass.
     keeps_schemars: bool,
-    /// Whether the controllers are rewritten.
+    /// `true` if the controllers are rewritten.
     controllers: bool,
     left: Vec<Leftover>,
 }

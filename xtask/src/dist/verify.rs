@@ -35,7 +35,7 @@ pub(crate) fn run() -> Result {
     Ok(())
 }
 
-/// Whether the stranger's program is built, or only its dependencies resolved.
+/// The depth of the check: the stranger's program is built, or only its dependencies are resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Build {
     Yes,
