@@ -23,7 +23,8 @@ pub fn from_json<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result<T> {
         if !replace_nulls(&mut value) {
             return Err(error);
         }
-        serde_json::from_value(value).map_err(|_| error)
+        // Text again: decoding from a `Value` would compile a second decoder for each type.
+        serde_json::to_vec(&value).and_then(|json| serde_json::from_slice(&json)).map_err(|_| error)
     })
 }
 

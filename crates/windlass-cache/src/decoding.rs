@@ -6,6 +6,8 @@ use serde::de::{DeserializeOwned, Error as _};
 
 use crate::packing::Damaged;
 
+mod error_path;
+
 /// The reason why JSON could not be decoded.
 #[derive(Debug, Clone)]
 pub(crate) struct DecodeFailure {
@@ -18,17 +20,9 @@ pub(crate) struct DecodeFailure {
 pub(crate) fn decode<T: DeserializeOwned>(json: &[u8]) -> Result<T, DecodeFailure> {
     match crate::panics::catch_panic(|| windlass_api::from_json(json)) {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(DecodeFailure { field: field_of_failure::<T>(json), source: Arc::new(error) }),
+        Ok(Err(error)) => Err(DecodeFailure { field: error_path::of(json, &error), source: Arc::new(error) }),
         Err(panic) => Err(serde_json::Error::custom(format_args!("the decoder panicked: {panic}")).into()),
     }
-}
-
-/// Decodes the JSON again and tracks the fields. Runs only after a failure, so that successful decoding does not pay
-/// for the tracking.
-fn field_of_failure<T: DeserializeOwned>(json: &[u8]) -> Option<String> {
-    let mut json = serde_json::Deserializer::from_slice(json);
-    let error = crate::panics::catch_panic(|| serde_path_to_error::deserialize::<_, T>(&mut json).err()).ok()??;
-    error.path().iter().next().is_some().then(|| error.path().to_string())
 }
 
 impl DecodeFailure {

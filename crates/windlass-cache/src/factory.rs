@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use indexmap::IndexMap;
 use parking_lot::Mutex;
 use tokio::{
@@ -241,10 +241,11 @@ impl InformerFactory {
                 }
             });
             let run = entry.informer.run(shutdown);
-            tasks.spawn(async move {
+            let run = async move {
                 let _ending = ending;
                 run.await;
-            });
+            };
+            tasks.spawn(run.boxed());
         }
     }
 

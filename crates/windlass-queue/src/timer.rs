@@ -1,6 +1,6 @@
 //! The timer task of a queue.
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, pin::Pin, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::{sync::Notify, task::JoinHandle};
@@ -27,7 +27,9 @@ impl Timer {
         let mut running = self.task.lock();
         // If the task has finished, its runtime was shut down and this is a different one.
         if running.as_ref().is_none_or(JoinHandle::is_finished) && is_open() {
-            *running = Some(tokio::spawn(task(Arc::clone(&self.changed))));
+            // Boxed, so that the executor's code is compiled once and not for each type of key.
+            let task: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(task(Arc::clone(&self.changed)));
+            *running = Some(tokio::spawn(task));
         }
     }
 

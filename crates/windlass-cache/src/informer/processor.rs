@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::{
     sync::{mpsc, oneshot},
@@ -80,7 +81,7 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
             listener.synced();
         }
         self.listeners.push(listener);
-        self.tasks.spawn(task);
+        self.tasks.spawn(task.boxed());
     }
 
     /// Applies deltas and commands. Never returns. Dropping the future loses no popped delta: it does not wait between

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt, future::BoxFuture};
 use tokio::{
     sync::watch,
     task::JoinSet,
@@ -64,11 +64,12 @@ where
     let mut stores = Stores::default();
     let mut started: Vec<_> = controller.sources.into_iter().map(|source| source.start(&target, &mut stores)).collect();
 
+    // Tasks are boxed here and below: the executor's code is compiled once, not for each kind.
     let mut tasks = JoinSet::new();
     for mapping in started.iter_mut().filter_map(|source| source.mapping.take()) {
-        tasks.spawn(until_stopped(context.clone(), mapping));
+        tasks.spawn(until_stopped(context.clone(), mapping).boxed());
     }
-    tasks.spawn(controller.additions.serve(target, settings.sync_timeout, context.clone()));
+    tasks.spawn(controller.additions.serve(target, settings.sync_timeout, context.clone()).boxed());
 
     // 3. Wait for the initial lists. A worker that starts earlier would treat objects that are not cached yet as
     //    missing, and might create them again.
@@ -102,7 +103,8 @@ where
         }
     }
     if shard.is_shared() {
-        tasks.spawn(moves::follow(shard.clone(), informers.store(), queue.clone(), Arc::clone(&name), context.clone()));
+        let moves = moves::follow(shard.clone(), informers.store(), queue.clone(), Arc::clone(&name), context.clone());
+        tasks.spawn(moves.boxed());
     }
     let worker = Arc::new(Worker {
         queue: queue.clone(),
@@ -123,11 +125,11 @@ where
                 queue.add(key);
             }
         };
-        tasks.spawn(until_stopped(context.clone(), feed));
+        tasks.spawn(until_stopped(context.clone(), feed.boxed()).boxed());
     }
     for _ in 0..workers {
         let (worker, context) = (Arc::clone(&worker), context.clone());
-        tasks.spawn(async move { worker.run(context.stop()).await });
+        tasks.spawn(async move { worker.run(context.stop()).await }.boxed());
     }
 
     // 5. Stop: deliver no new events and add no new keys, then finish the running reconciles. The manager limits the
@@ -150,7 +152,7 @@ where
 }
 
 /// Runs a future until a stop is requested.
-async fn until_stopped(context: RunnableContext, work: impl Future<Output = ()>) {
+async fn until_stopped(context: RunnableContext, work: BoxFuture<'static, ()>) {
     tokio::select! {
         () = context.stop().requested() => {}
         () = work => {}
