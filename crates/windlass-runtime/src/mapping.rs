@@ -34,19 +34,26 @@ pub(crate) const ATTEMPTS: u32 = 5;
 /// The delays between the attempts.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1)).factor(2.0).jitter(0.1);
 
+/// An asynchronous mapper, and the code that calls it.
+pub(crate) struct AsyncMapper<T: Object, K> {
+    map: MapFn<T, K>,
+    /// [`Mapping::run`], which is compiled only for the types that have an asynchronous mapper.
+    run: fn(Mapping<T, K>) -> BoxFuture<'static, ()>,
+}
+
 /// Returns the keys for a change.
-pub(crate) type AsyncMapper<T, K> =
+type MapFn<T, K> =
     Arc<dyn Fn(Notification<T>, Context) -> BoxFuture<'static, Result<Vec<ObjectRef<K>>, BoxError>> + Send + Sync>;
 
 /// The part of a mapper's context that all calls share. `None` until the caches of the controller have synced.
 pub(crate) type MapperContext = watch::Receiver<Option<Arc<Shared>>>;
 
 /// The queue of changes before a mapper, and its calls.
-pub(crate) struct Mapping<T: Object, K> {
-    pub(crate) mapper: AsyncMapper<T, K>,
-    pub(crate) changes: mpsc::UnboundedReceiver<Notification<T>>,
-    pub(crate) context: MapperContext,
-    pub(crate) keys: KeySink<K>,
+struct Mapping<T: Object, K> {
+    map: MapFn<T, K>,
+    changes: mpsc::UnboundedReceiver<Notification<T>>,
+    context: MapperContext,
+    keys: KeySink<K>,
 }
 
 /// Returns a mapper that calls a function with the change and a context.
@@ -60,25 +67,37 @@ where
     I: IntoIterator<Item = ObjectRef<K>>,
     E: Into<BoxError>,
 {
-    Arc::new(move |change, cx| {
+    let map: MapFn<T, K> = Arc::new(move |change, cx| {
         let keys = |result: Result<I, E>| result.map(|keys| keys.into_iter().collect()).map_err(Into::into);
         map(change, cx).map(keys).boxed()
-    })
+    });
+    AsyncMapper { map, run: |mapping| mapping.run().boxed() }
+}
+
+impl<T: Object, K> AsyncMapper<T, K> {
+    /// Returns a future that maps changes until their sender is dropped. Dropping the future cancels the running calls.
+    pub(crate) fn run(
+        self,
+        changes: mpsc::UnboundedReceiver<Notification<T>>,
+        context: MapperContext,
+        keys: KeySink<K>,
+    ) -> BoxFuture<'static, ()> {
+        (self.run)(Mapping { map: self.map, changes, context, keys })
+    }
 }
 
 impl<T: Object, K: Object> Mapping<T, K> {
-    /// Maps changes until their sender is dropped. Dropping the future cancels the running calls.
-    pub(crate) async fn run(self) {
-        let Self { mapper, changes, mut context, keys } = self;
+    async fn run(self) {
+        let Self { map, changes, mut context, keys } = self;
         let shared = match context.wait_for(Option::is_some).await {
             Ok(shared) => shared.clone(),
             Err(_ended) => None,
         };
         let Some(shared) = shared else { return };
         let changes = stream::unfold(changes, |mut changes| async { Some((changes.recv().await?, changes)) });
-        let (mapper, shared, keys) = (&mapper, &shared, &keys);
+        let (map, shared, keys) = (&map, &shared, &keys);
         let mapped = |change| async move {
-            if let Some(mapped) = map(mapper, &change, shared).await {
+            if let Some(mapped) = call(map, &change, shared).await {
                 keys.add(&change, mapped);
             }
         };
@@ -87,8 +106,8 @@ impl<T: Object, K: Object> Mapping<T, K> {
 }
 
 /// Calls a mapper, up to [`ATTEMPTS`] times. Returns `None` if no attempt succeeds.
-async fn map<T: Object, K>(
-    mapper: &AsyncMapper<T, K>,
+async fn call<T: Object, K>(
+    map: &MapFn<T, K>,
     change: &Notification<T>,
     shared: &Arc<Shared>,
 ) -> Option<Vec<ObjectRef<K>>> {
@@ -98,7 +117,7 @@ async fn map<T: Object, K>(
         let id: Arc<str> = shared.entropy.uuid().into();
         let cx = Context::new(Arc::clone(shared), id);
         // The mapper itself may panic as well as its future.
-        let call = async { mapper(change.clone(), cx).await };
+        let call = async { map(change.clone(), cx).await };
         match timeout(TIME_LIMIT, AssertUnwindSafe(call).catch_unwind()).await {
             Ok(Ok(Ok(keys))) => return Some(keys),
             Ok(Ok(Err(error))) => {

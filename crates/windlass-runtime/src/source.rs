@@ -13,7 +13,7 @@ use crate::{
     cluster::Cluster,
     handler::Mapper,
     key_sink::KeySink,
-    mapping::{AsyncMapper, MapperContext, Mapping},
+    mapping::{AsyncMapper, MapperContext},
     predicate::Predicate,
     reconcile::Stores,
     reporter::Reporter,
@@ -99,8 +99,8 @@ impl<T: Object, K: Object> Source<K> for InformerSource<T, K> {
             AnyMapper::Direct(mapper) => (Next::Map(mapper, keys), None),
             AnyMapper::Async(mapper) => {
                 let (sender, changes) = mpsc::unbounded_channel();
-                let mapping = Mapping { mapper, changes, context: target.mapper_context.clone(), keys };
-                (Next::Queue(sender), Some(mapping.run().boxed()))
+                let mapping = mapper.run(changes, target.mapper_context.clone(), keys);
+                (Next::Queue(sender), Some(mapping))
             }
         };
         let receiver = Arc::new(Receiver { predicate: watch.predicate, next });
