@@ -106,28 +106,21 @@ pub(crate) enum Part {
 pub(crate) fn run(part: &Part) -> Result {
     match part {
         Part::BenchServer(options) => {
-            release_build(&["windlass-cli", "windlass-bench"])?;
-            servers::run(&root().join("target/release/windlass"), &bench_program(), options)
+            dist_build(&["windlass-cli", "windlass-bench"])?;
+            servers::run(&root().join("target/dist/windlass"), &bench_program(), options)
         }
         Part::BenchQueue => bench_queue(),
         Part::BenchInformer(options) => {
-            release_build(&["windlass-bench"])?;
+            dist_build(&["windlass-bench"])?;
             informers::run(&bench_program(), options)
         }
         Part::BenchReconcile(options) => {
-            release_build(&["windlass-cli", "windlass-bench"])?;
-            succeed(cargo().args([
-                "build",
-                "--profile",
-                "dist",
-                "--package=windlass-bench",
-                "--bin=windlass-bench-controller",
-            ]))?;
+            dist_build(&["windlass-cli", "windlass-bench"])?;
             reconciles::run(&bench_program(), options)
         }
         Part::BenchDeployments(options) => {
-            release_build(&["windlass-cli", "windlass-bench"])?;
-            deployments::run(&root().join("target/release/windlass"), &bench_program(), options)
+            dist_build(&["windlass-cli", "windlass-bench"])?;
+            deployments::run(&root().join("target/dist/windlass"), &bench_program(), options)
         }
         Part::Differential { seed, seconds } => conformance::differential(*seed, *seconds),
         Part::Operators { crds, seed, objects, only } => conformance::operators(crds, *seed, *objects, only),
@@ -137,9 +130,9 @@ pub(crate) fn run(part: &Part) -> Result {
         }
         Part::Workloads { record, only } => conformance::workloads(*record, only),
         Part::Attacks { only, upstream, windlass } => {
-            let built = root().join("target/release/windlass");
+            let built = root().join("target/dist/windlass");
             if windlass.is_none() {
-                release_build(&["windlass-cli"])?;
+                dist_build(&["windlass-cli"])?;
             }
             attacks::run(windlass.as_ref().unwrap_or(&built), only, *upstream)
         }
@@ -151,16 +144,16 @@ pub(crate) fn run(part: &Part) -> Result {
 }
 
 fn bench_queue() -> Result {
-    release_build(&["windlass-bench"])?;
+    dist_build(&["windlass-bench"])?;
     queues::run(&bench_program())
 }
 
-fn release_build(packages: &[&str]) -> Result {
-    succeed(cargo().args(["build", "--release"]).args(packages.iter().flat_map(|name| ["--package", *name])))
+fn dist_build(packages: &[&str]) -> Result {
+    succeed(cargo().args(["build", "--profile", "dist"]).args(packages.iter().flat_map(|name| ["--package", *name])))
 }
 
 fn bench_program() -> PathBuf {
-    root().join("target/release/windlass-bench")
+    root().join("target/dist/windlass-bench")
 }
 
 fn succeed(command: &mut Command) -> Result {

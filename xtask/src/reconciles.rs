@@ -80,7 +80,7 @@ struct Programs {
 /// its controller are built, too.
 pub(crate) fn run(bench: &Path, options: &Options) -> Result {
     let programs = Programs {
-        windlass: root().join("target/release/windlass"),
+        windlass: root().join("target/dist/windlass"),
         bench: bench.to_path_buf(),
         controller: root().join("target/dist/windlass-bench-controller"),
         controller_runtime: bench_programs::client_go("./controller", "bench-controller-runtime")?,
