@@ -193,7 +193,7 @@ mod tests {
             }
         }
         assert_eq!(path::<BTreeMap<String, Vec<Refused>>>(r#"{"a": [{}, {}]}"#).unwrap(), "a[0]");
-        assert_eq!(path::<BTreeMap<String, Refused>>(r#"{"a\"": [], "b": 1}"#).unwrap(), "a\"");
+        assert_eq!(path::<BTreeMap<String, Option<Refused>>>(r#"{"a\"": [], "b": 1}"#).unwrap(), "a\"");
         assert_eq!(path::<BTreeMap<String, Vec<Refused>>>(r#"{"a": [{}]}"#).unwrap(), "a");
     }
 
