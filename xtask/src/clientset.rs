@@ -185,7 +185,7 @@ fn render(groups: &[Group<'_>]) -> String {
         out += &format!("\n{}", gated(group.since(), &group.render()));
     }
     out += "\n/// Registers all of these kinds in a scheme.\n\
-            pub(super) fn register(scheme: &mut Scheme) -> Result<(), SchemeError> {\n";
+            #[inline]\n            pub(super) fn register(scheme: &mut Scheme) -> Result<(), SchemeError> {\n";
     out += &registrations(groups, None);
     for minor in gates {
         out += &gated(Some(minor), &registrations(groups, Some(minor)));

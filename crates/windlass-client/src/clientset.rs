@@ -83,7 +83,9 @@ impl Clientset {
 /// assert!(decoded.object.is::<Deployment>());
 /// # Ok::<_, windlass_api::SchemeError>(())
 /// ```
+// Inline: the decoders of all kinds are compiled only in programs that call it.
 #[must_use]
+#[inline]
 pub fn scheme() -> Scheme {
     let mut scheme = Scheme::new();
     groups::register(&mut scheme).expect("each built-in kind is one type");

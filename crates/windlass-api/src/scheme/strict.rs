@@ -24,8 +24,13 @@ pub(super) fn decode<K: Object>(
     let mut reader = serde_json::Deserializer::from_slice(json);
     Duplicates { path: String::new(), found: &mut findings }.deserialize(&mut reader)?;
     reader.end()?;
-    let last_of_each =
-        if findings.is_empty() { None } else { Some(serde_json::from_slice::<serde_json::Value>(json)?) };
+    // Text again: decoding from a `Value` would compile a second decoder for each type.
+    let last_of_each = if findings.is_empty() {
+        None
+    } else {
+        Some(serde_json::to_vec(&serde_json::from_slice::<serde_json::Value>(json)?)?)
+    };
+    let json = last_of_each.as_deref().unwrap_or(json);
     let mut unknown = |path: Path<'_>| {
         let path = written(&path);
         // A type need not contain `apiVersion` and `kind`.
@@ -33,10 +38,7 @@ pub(super) fn decode<K: Object>(
             findings.push(format!("unknown field {path:?}"));
         }
     };
-    let object: K = match last_of_each {
-        Some(value) => serde_ignored::deserialize(value, &mut unknown)?,
-        None => serde_ignored::deserialize(&mut serde_json::Deserializer::from_slice(json), &mut unknown)?,
-    };
+    let object: K = serde_ignored::deserialize(&mut serde_json::Deserializer::from_slice(json), &mut unknown)?;
     Ok((Box::new(object), findings))
 }
 

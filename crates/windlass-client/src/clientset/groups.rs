@@ -806,6 +806,7 @@ served! {
 }
 
 /// Registers all of these kinds in a scheme.
+#[inline]
 pub(super) fn register(scheme: &mut Scheme) -> Result<(), SchemeError> {
     scheme
         .register::<core_v1::Binding>()?
