@@ -357,6 +357,31 @@ mod tests {
     }
 
     #[test]
+    fn every_built_in_resource_has_an_accessor() {
+        let read = |page: &str| fs::read_to_string(upstream::root().join(page)).unwrap();
+        let (table, source) = (read(DISCOVERY), read(GROUPS));
+        let mut resources = 0;
+        for group in parse(&table).unwrap() {
+            assert!(source.contains(&format!("pub fn {}(&self) -> {} {{", group.method(), group.type_name())));
+            let (_, own) = source.split_once(&format!("impl {} {{\n", group.type_name())).unwrap();
+            let (own, _) = own.split_once("served! {").unwrap();
+            for Resource { plural, kind, is_namespaced, .. } in &group.resources {
+                let parameter = if *is_namespaced { ", namespace: impl Into<String>" } else { "" };
+                let accessor = format!(
+                    "pub fn {}(&self{parameter}) -> Accessor<{}::{kind}> {{",
+                    plural_method(kind, plural),
+                    group.method()
+                );
+                // rustfmt breaks long lines.
+                let own = own.split_whitespace().collect::<String>().replace(",)", ")");
+                assert!(own.contains(&accessor.split_whitespace().collect::<String>()), "{accessor}");
+                resources += 1;
+            }
+        }
+        assert!(resources > 60, "{resources}");
+    }
+
+    #[test]
     fn newer_kinds_and_groups_are_gated() {
         let mut groups = parse("@/v1\na\tA\ta\tN\tget\nb\tB\tb\tN\tget\n@x.io/v1\nc\tC\tc\tN\tget\n").unwrap();
         groups[0].resources[1].since = Some(36);

@@ -1,4 +1,4 @@
-//! The comparison: all rows exist, every claim of Windlass names a test, and the counts in README are correct.
+//! The comparison: all rows exist, every claim of Windlass names its tests, and the counts in README are correct.
 
 use std::{fs, ops::RangeInclusive, path::Path};
 
@@ -24,7 +24,7 @@ const ROWS: &[RangeInclusive<u32>] = &[
 ];
 
 /// The columns, in order.
-const COLUMNS: [&str; 3] = ["Windlass", "client-go", "kube-rs"];
+const COLUMNS: [&str; 4] = ["Windlass", "client-go", "controller-runtime", "kube-rs"];
 
 /// The extent to which a project has a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,11 +41,12 @@ enum Answer {
 struct Row<'t> {
     number: u32,
     /// The answers in the order of [`COLUMNS`].
-    answers: [Answer; 3],
-    shown_by: Option<ClaimTest<'t>>,
+    answers: [Answer; COLUMNS.len()],
+    /// The tests that show Windlass' answer, together.
+    shown_by: Vec<ClaimTest<'t>>,
 }
 
-/// The test for a claim of Windlass.
+/// A test for a claim of Windlass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ClaimTest<'t> {
     file: &'t str,
@@ -62,7 +63,7 @@ pub(crate) fn check() -> Result {
     wrong.extend(rows.iter().filter_map(|row| row.unfounded(root())));
     wrong.extend(miscounted(&rows, &readme));
     if wrong.is_empty() {
-        println!("comparison: {} rows, every yes is shown by a test", rows.len());
+        println!("comparison: {} rows, every yes is shown by tests", rows.len());
         return Ok(());
     }
     Err(format!("the comparison, {PAGE}:\n  {}", wrong.join("\n  ")).into())
@@ -121,44 +122,64 @@ pub(crate) fn tests_in(source: &str) -> impl Iterator<Item = &str> {
 impl<'t> Row<'t> {
     fn parse(line: &'t str) -> Result<Self> {
         let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let [row, _, ours, go, rust, _] = cells[..] else {
-            return Err(format!("{PAGE}: a row has six cells: {line}").into());
+        let [row, _, ours, go, runtime, rust, _] = cells[..] else {
+            return Err(format!("{PAGE}: a row has seven cells: {line}").into());
         };
         let number = row.trim_start_matches("F-").parse().map_err(|error| format!("{PAGE}: {row}: {error}"))?;
-        let (ours, shown_by) = match ours.strip_prefix('[').and_then(|rest| rest.split_once("](")) {
-            Some((ours, link)) => {
-                (ours, Some(ClaimTest::parse(link).ok_or(format!("{PAGE}: {row}: {link} is no test"))?))
-            }
-            None => (ours, None),
-        };
+        let (ours, shown_by) = claim(ours).ok_or_else(|| format!("{PAGE}: {row}: {ours} is no claim"))?;
         let answer = |text| Answer::parse(text).ok_or_else(|| format!("{PAGE}: {row}: {text:?} is no answer"));
-        Ok(Self { number, answers: [answer(ours)?, answer(go)?, answer(rust)?], shown_by })
+        Ok(Self { number, answers: [answer(ours)?, answer(go)?, answer(runtime)?, answer(rust)?], shown_by })
     }
 
     /// Returns the problem with a claim of Windlass, if any.
     fn unfounded(&self, root: &Path) -> Option<String> {
-        let wrong = match (self.answers[0], self.shown_by) {
-            (Answer::Yes | Answer::Partly, Some(ClaimTest { file, test })) => match fs::read_to_string(root.join(file))
-            {
-                Ok(source) if tests_in(&source).any(|name| name == test) => return None,
-                Ok(_) => format!("{file} has no test {test}"),
-                Err(error) => format!("{file}: {error}"),
-            },
-            (Answer::Yes | Answer::Partly, None) => "no test shows it".to_owned(),
-            (Answer::No | Answer::Elsewhere, Some(_)) => "a test shows what is not there".to_owned(),
-            (Answer::No | Answer::Elsewhere, None) => return None,
+        let wrong = match (self.answers[0], &*self.shown_by) {
+            (Answer::Yes | Answer::Partly, []) => "no test shows it".to_owned(),
+            (Answer::Yes | Answer::Partly, tests) => tests.iter().find_map(|test| test.missing(root))?,
+            (Answer::No | Answer::Elsewhere, []) => return None,
+            (Answer::No | Answer::Elsewhere, _) => "a test shows what is not there".to_owned(),
         };
         Some(format!("F-{}: {wrong}", self.number))
+    }
+}
+
+/// Parses the cell of Windlass: the answer, which is the text of the link to the first test, and numbered links to
+/// further tests. Returns `None` if the numbers are not consecutive or a link is invalid.
+fn claim(cell: &str) -> Option<(&str, Vec<ClaimTest<'_>>)> {
+    let Some(mut rest) = cell.strip_prefix('[') else { return Some((cell, Vec::new())) };
+    let (answer, _) = rest.split_once(']')?;
+    let mut tests = Vec::new();
+    loop {
+        let (text, link) = rest.split_once("](")?;
+        if !tests.is_empty() && text.parse() != Ok(tests.len() + 1) {
+            return None;
+        }
+        let (link, after) = link.split_once(')')?;
+        tests.push(ClaimTest::parse(link)?);
+        if after.is_empty() {
+            return Some((answer, tests));
+        }
+        rest = after.strip_prefix(" [")?;
     }
 }
 
 // === impl ClaimTest ===
 
 impl<'t> ClaimTest<'t> {
-    /// Parses the part after a link's text, relative to [`PAGE`]: `../path "test")`.
+    /// Parses the target of a link, relative to [`PAGE`]: `../path "test"`.
     fn parse(link: &'t str) -> Option<Self> {
-        let (file, test) = link.strip_prefix("../")?.strip_suffix("\")")?.split_once(" \"")?;
+        let (file, test) = link.strip_prefix("../")?.strip_suffix('"')?.split_once(" \"")?;
         Some(Self { file, test })
+    }
+
+    /// Returns an error text if the test does not exist.
+    fn missing(self, root: &Path) -> Option<String> {
+        let Self { file, test } = self;
+        match fs::read_to_string(root.join(file)) {
+            Ok(source) if tests_in(&source).any(|name| name == test) => None,
+            Ok(_) => Some(format!("{file} has no test {test}")),
+            Err(error) => Some(format!("{file}: {error}")),
+        }
     }
 }
 
@@ -186,38 +207,43 @@ mod tests {
 
     #[test]
     fn a_claim_leads_to_a_test() {
-        let linked = |link: &str| format!("| F-1 | files | {link} | yes | no | |");
+        let linked = |link: &str| format!("| F-1 | files | {link} | yes | yes | no | |");
         let unfounded = |link: &str| row(&linked(link)).unfounded(root());
         let here = r#"(../xtask/src/rows.rs "a_claim_leads_to_a_test")"#;
         assert_eq!(unfounded(&format!("[yes]{here}")), None);
         assert_eq!(unfounded("no"), None);
         assert_eq!(unfounded("yes").unwrap(), "F-1: no test shows it");
         assert_eq!(unfounded(&format!("[no]{here}")).unwrap(), "F-1: a test shows what is not there");
-        let other = r#"[partly](../xtask/src/rows.rs "check")"#;
-        assert_eq!(unfounded(other).unwrap(), "F-1: xtask/src/rows.rs has no test check");
+        let other = r#"(../xtask/src/rows.rs "check")"#;
+        assert_eq!(unfounded(&format!("[partly]{other}")).unwrap(), "F-1: xtask/src/rows.rs has no test check");
+        assert_eq!(unfounded(&format!("[yes]{here} [2]{here} [3]{here}")), None);
+        assert!(unfounded(&format!("[yes]{here} [2]{other}")).unwrap().ends_with("has no test check"));
         assert!(unfounded(r#"[yes](../nowhere.rs "a")"#).unwrap().starts_with("F-1: nowhere.rs: "));
         assert!(Row::parse(&linked("[yes](../xtask/src/rows.rs)")).is_err());
         assert!(Row::parse(&linked(r#"[yes](xtask/src/rows.rs "a_claim_leads_to_a_test")"#)).is_err());
+        assert!(Row::parse(&linked(&format!("[yes]{here} [3]{here}"))).is_err());
+        assert!(Row::parse(&linked(&format!("[yes]{here}, [2]{here}"))).is_err());
         assert!(Row::parse(&linked("perhaps")).is_err());
     }
 
     #[test]
     fn every_row_exists_once() {
         let lines: Vec<_> =
-            ROWS.iter().cloned().flatten().map(|number| format!("| F-{number} | a | no | yes | – | |")).collect();
+            ROWS.iter().cloned().flatten().map(|number| format!("| F-{number} | a | no | yes | yes | – | |")).collect();
         let mut rows: Vec<_> = lines.iter().map(|line| row(line)).collect();
         assert!(numbering(&rows).is_empty());
         rows.swap(0, 1);
         assert_eq!(numbering(&rows), ["rows are duplicated or out of order"]);
         rows.remove(0);
-        rows.push(row("| F-99 | a | no | no | no | |"));
+        rows.push(row("| F-99 | a | no | no | no | no | |"));
         assert_eq!(numbering(&rows), ["F-2 is missing", "F-99 is no row"]);
     }
 
     #[test]
     fn the_counts_are_those_of_the_rows() {
-        let rows = [row("| F-1 | a | no | yes | partly | |"), row("| F-2 | a | no | – | yes | |")];
-        let summary = "| Windlass | 0 | 0 | 2 |\n| client-go | 1 | 0 | 0 |\n| kube-rs | 2 | 0 | 0 |";
+        let rows = [row("| F-1 | a | no | yes | yes | partly | |"), row("| F-2 | a | no | – | no | yes | |")];
+        let summary = "| Windlass | 0 | 0 | 2 |\n| client-go | 1 | 0 | 0 |\n| controller-runtime | 1 | 0 | 1 |\n\
+                       | kube-rs | 2 | 0 | 0 |";
         assert_eq!(miscounted(&rows, summary), ["README.md lacks the line | kube-rs | 1 | 1 | 0 |"]);
     }
 }

@@ -281,6 +281,30 @@ mod tests {
     }
 
     #[test]
+    fn labels_keys_and_values_have_a_length_and_characters() {
+        assert!(qualified_name(&format!("{}/{}", "a".repeat(63), "B".repeat(63))).is_empty());
+        assert_eq!(qualified_name(&"a".repeat(64)), ["name part must be no more than 63 bytes"]);
+        assert!(label_value("a.B_1").is_empty() && label_value(&"a".repeat(63)).is_empty());
+        assert_eq!(label_value(&"a".repeat(64)), ["must be no more than 63 bytes"]);
+        for bad in ["a b", "-a", "a-", "a/b", "ä"] {
+            assert!(!label_value(bad).is_empty(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn paths_have_no_segment_that_leads_elsewhere() {
+        for good in ["a", "a.b", "...", "Ä b", ""] {
+            assert!(path_segment(good).is_empty(), "{good}");
+        }
+        assert_eq!(path_segment(".."), ["may not be '..'"]);
+        assert_eq!(path_segment("a/b%2f"), ["may not contain '/'", "may not contain '%'"]);
+        assert!(http_path("/a/-._~%20!$&'()*+,;=:b").is_empty());
+        for bad in ["/a b", "/a?b", "/a#b", "/ä", "/a\"b"] {
+            assert!(http_path(bad)[0].starts_with("Invalid path (regex"), "{bad}: {:?}", http_path(bad));
+        }
+    }
+
+    #[test]
     fn qualified_names_have_at_most_one_prefix() {
         assert!(qualified_name("example.com/My.Name").is_empty());
         assert!(qualified_name("app").is_empty());

@@ -166,6 +166,24 @@ impl<K> Notification<K> {
     pub fn key(&self) -> &ObjectKey {
         self.object().key()
     }
+
+    /// Returns the object's newest known state, also of a deleted object.
+    #[must_use]
+    pub fn into_touched(self) -> Cached<K> {
+        match self {
+            Self::Added { object, .. } | Self::Deleted(Deleted { object, .. }) => object,
+            Self::Updated { new, .. } => new,
+        }
+    }
+
+    /// Returns the object's new state, or `None` if the object was deleted.
+    #[must_use]
+    pub fn into_applied(self) -> Option<Cached<K>> {
+        match self {
+            Self::Deleted(_) => None,
+            Self::Added { .. } | Self::Updated { .. } => Some(self.into_touched()),
+        }
+    }
 }
 
 impl<K> Deleted<K> {

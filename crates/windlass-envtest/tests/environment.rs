@@ -79,6 +79,20 @@ async fn an_operator_is_tested_in_process() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn controller_waits_for_a_kind_that_is_installed_later() {
+    let env = Environment::start().await;
+    let mut manager = env.manager();
+    manager.add(Controller::<Website>::new().reconcile(reconcile));
+    env.run(manager);
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert!(env.client().create(&website("blog")).await.unwrap_err().is_not_found(), "the kind is unknown");
+    env.install::<Website>().await;
+    env.client().create(&website("blog")).await.unwrap();
+    env.eventually::<Website>("blog", |site| site.status.ready).await;
+    env.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn eventually_fails_with_the_last_state() {
     let env = Environment::start().await;
     env.client().create(&ConfigMap::named("colors").in_namespace("default")).await.unwrap();

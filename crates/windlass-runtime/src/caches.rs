@@ -43,6 +43,17 @@ pub(crate) struct Caches {
     /// The options of all kinds that have no entry of their own.
     pub(crate) usual: CacheOptions,
     pub(crate) chosen: Vec<(ApiResource, CacheOptions)>,
+    pub(crate) undeclared: UndeclaredReads,
+}
+
+/// The handling of a read of objects that no cache holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum UndeclaredReads {
+    /// Starts the cache.
+    #[default]
+    StartCache,
+    /// Fails the read.
+    Fail,
 }
 
 /// The part of a kind that one informer covers.

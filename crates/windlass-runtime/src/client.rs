@@ -33,6 +33,8 @@
 //! - If a cache is restricted by fields other than name and namespace, a created object may not be visible yet.
 //! - A read of a namespace that the manager's caches do not cover is an error, see
 //!   [`CacheOptions`](crate::CacheOptions). The live client can read it.
+//! - With [`ManagerBuilder::declared_caches_only`](crate::ManagerBuilder::declared_caches_only), a read of objects
+//!   without a cache is an error.
 //! - A read of a kind that the server does not serve waits until the caller gives up.
 
 mod list;
@@ -304,6 +306,10 @@ impl<K: Object> CachedKind<K> {
         {
             // An empty result would look like a namespace without objects.
             let why = format!("the cache of {} does not cover namespace {namespace}", resource.group_resource());
+            return Err(refused(operation, Status::bad_request(why)));
+        }
+        if !self.client.cluster().permits_read(&self.watch) {
+            let why = format!("the manager has no cache of {}, and reads do not start one", resource.group_resource());
             return Err(refused(operation, Status::bad_request(why)));
         }
         let informers = self.client.cluster().informer(&self.watch);

@@ -13,7 +13,7 @@ use windlass_client::Client;
 
 use crate::{
     CacheOptions, Error, Result, Watch,
-    caches::{CachePart, Caches},
+    caches::{CachePart, Caches, UndeclaredReads},
     events::{EventSender, Recorder},
     read_your_writes,
 };
@@ -41,6 +41,7 @@ struct CacheSet {
     usual: KindCaches,
     /// The caches of the kinds with options of their own.
     chosen: Vec<(ApiResource, KindCaches)>,
+    undeclared: UndeclaredReads,
 }
 
 /// The caches of one kind.
@@ -91,7 +92,7 @@ impl Cluster {
         };
         let usual = of_kind(&caches.usual);
         let chosen = caches.chosen.iter().map(|(resource, options)| (resource.clone(), of_kind(options))).collect();
-        let caches = Arc::new(CacheSet { usual, chosen });
+        let caches = Arc::new(CacheSet { usual, chosen, undeclared: caches.undeclared });
         Self { client, caches, own_writes_timeout, clock, entropy, events }
     }
 
@@ -140,6 +141,17 @@ impl Cluster {
     /// Reports whether the caches of a kind cover a namespace.
     pub(crate) fn holds(&self, resource: &ApiResource, namespace: &str) -> bool {
         resource.scope == Scope::Cluster || self.caches.of(resource).part_with(namespace).is_some()
+    }
+
+    /// Reports whether a read may use the informers of a watch: they exist, or may be started.
+    pub(crate) fn permits_read<T: Object>(&self, watch: &Watch<T>) -> bool {
+        let exists = |(factory, selection): (&InformerFactory, Selection)| {
+            factory.contains::<T>(watch.resource.clone(), selection)
+        };
+        match self.caches.undeclared {
+            UndeclaredReads::StartCache => true,
+            UndeclaredReads::Fail => self.caches.parts_of(watch).into_iter().all(exists),
+        }
     }
 
     /// Stops the informers of a watch and waits until they have ended. Returns `true` if there was one. Their memory is

@@ -25,7 +25,7 @@ use self::{
     worker::{WithKeys, WithObjects},
 };
 use crate::{
-    Action, Context, Reconciler, Result, Watch,
+    Action, Cluster, Context, Reconciler, Result, Watch,
     controller_settings::{ControllerOptions, Order},
     handler::{self, Owners},
     layer::Layer,
@@ -138,7 +138,7 @@ impl<K: Object> Controller<K> {
         Self {
             name: None,
             root: resource,
-            sources: vec![Box::new(InformerSource { watch: root, mapper: Some(own) })],
+            sources: vec![Box::new(InformerSource { cluster: None, watch: root, mapper: Some(own) })],
             additions: Additions::new(),
             limiter: None,
             options: ControllerOptions::default(),
@@ -240,6 +240,24 @@ impl<K: Object, R> Controller<K, R> {
         I: IntoIterator<Item = ObjectRef<K>>,
     {
         self.source(watch, Some(AnyMapper::Direct(handler::enqueue_mapped(map))))
+    }
+
+    /// Like [`watches_with`](Self::watches_with), for objects of another cluster: that of a manager which runs
+    /// as a [runnable](crate::Manager::into_runnable) of this one. Read them with its [`Cluster::cached_client`];
+    /// [`Context::store`] has only objects of the controller's own cluster.
+    pub fn watches_in<T, I>(
+        mut self,
+        cluster: &Cluster,
+        watch: Watch<T>,
+        map: impl Fn(&Cached<T>) -> I + Send + Sync + 'static,
+    ) -> Self
+    where
+        T: Object,
+        I: IntoIterator<Item = ObjectRef<K>>,
+    {
+        let mapper = Some(AnyMapper::Direct(handler::enqueue_mapped(map)));
+        self.sources.push(Box::new(InformerSource { cluster: Some(cluster.clone()), watch, mapper }));
+        self
     }
 
     /// Watches the metadata of objects of type `T` and reconciles the keys that `map` returns for it before and after a
@@ -351,6 +369,17 @@ impl<K: Object, R> Controller<K, R> {
         self
     }
 
+    /// Delays the reconcile of a changed object by `window`, so that all changes within it lead to one reconcile. None
+    /// by default.
+    ///
+    /// The window begins with the first change and is not extended by further ones, so an object that changes
+    /// continuously is reconciled once per window. It applies to watches and to [triggers](Self::triggered_by), not to
+    /// requeues and retries.
+    pub fn debounce(mut self, window: Duration) -> Self {
+        self.options.debounce = window;
+        self
+    }
+
     /// Wraps each reconcile in a layer, outside the layers added before and inside the timeout.
     pub fn layer(mut self, layer: impl Layer) -> Self {
         self.layers.push(Box::new(layer));
@@ -381,7 +410,7 @@ impl<K: Object, R> Controller<K, R> {
     }
 
     fn source<T: Object>(mut self, watch: Watch<T>, mapper: Option<AnyMapper<T, K>>) -> Self {
-        self.sources.push(Box::new(InformerSource { watch, mapper }));
+        self.sources.push(Box::new(InformerSource { cluster: None, watch, mapper }));
         self
     }
 

@@ -15,6 +15,8 @@ pub(crate) struct ControllerOptions {
     pub(crate) sync_timeout: Option<Duration>,
     pub(crate) reconcile_timeout: Option<Duration>,
     pub(crate) order: Option<Order>,
+    /// The time from the first change of an object to its reconcile.
+    pub(crate) debounce: Duration,
 }
 
 /// The order in which workers take keys.

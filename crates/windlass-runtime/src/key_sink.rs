@@ -1,6 +1,6 @@
 //! The last step from a change to a controller's queue: keys with their priority, reported to observers.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use windlass_api::{ApiResource, Object, ObjectRef};
 use windlass_cache::{Deleted, InitialList, Notification};
@@ -20,6 +20,8 @@ pub(crate) struct KeySink<K> {
     pub(crate) queue: WorkQueue<ObjectRef<K>>,
     pub(crate) reporter: Reporter,
     pub(crate) notes: TriggerNotes,
+    /// The time from the first change of an object to its reconcile.
+    pub(crate) debounce: Duration,
 }
 
 impl<K: Object> KeySink<K> {
@@ -44,7 +46,7 @@ impl<K: Object> KeySink<K> {
                 change,
                 key: key.key(),
             }));
-            self.queue.add_with(key, AddOptions::new().priority(priority));
+            self.queue.add_with(key, AddOptions::new().priority(priority).after(self.debounce));
         }
     }
 }

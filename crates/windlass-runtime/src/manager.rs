@@ -31,7 +31,7 @@ use crate::{
     health::Probes,
     observer::ControllerMetrics,
     reporter::Reporter,
-    runnable::{PreparedRunnable, Request},
+    runnable::{Group, PreparedRunnable, Request, RunnableContext, Task},
     shutdown::Stopper,
 };
 
@@ -91,6 +91,29 @@ impl Manager {
     /// Returns the client and the caches.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// Returns this manager as a runnable of another manager, for programs that work with several clusters. Each has its
+    /// own client, caches and recorders. It starts before the controllers of the outer manager and ends after them.
+    ///
+    /// ```no_run
+    /// # use windlass_api::{ObjectRef, k8s_openapi::api::core::v1::{ConfigMap, Secret}};
+    /// # use windlass_client::Client;
+    /// # use windlass_runtime::{Action, Context, Controller, Manager, Result, Watch, shutdown};
+    /// # use std::sync::Arc;
+    /// # async fn reconcile(_: Arc<ConfigMap>, _: Context) -> Result<Action> { Ok(Action::await_change()) }
+    /// # async fn main_(here: Client, there: Client) -> Result<()> {
+    /// let (mut manager, other) = (Manager::new(here), Manager::new(there));
+    /// let copies = Controller::<ConfigMap>::new()
+    ///     .watches_in(other.cluster(), Watch::<Secret>::all(), |secret| [ObjectRef::from(secret.key().clone())])
+    ///     .reconcile(reconcile);
+    /// manager.add(copies).add(other.into_runnable("the other cluster"));
+    /// manager.run(shutdown::signal()).await
+    /// # }
+    /// ```
+    pub fn into_runnable(self, name: impl Into<String>) -> impl Runnable {
+        let run = async move |running: RunnableContext| self.run(async move { running.stop().requested().await }).await;
+        Task::new(name, run).in_group(Group::Webhooks)
     }
 
     /// Adds a controller or another runnable. Runnables of one group start in the order in which they were added.

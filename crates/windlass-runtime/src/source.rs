@@ -1,6 +1,6 @@
 //! Sources of keys: the informer of a watch, filtered by a predicate and mapped to keys for a controller's queue.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc;
@@ -33,6 +33,8 @@ pub(crate) struct Target<K> {
     pub(crate) queue: WorkQueue<ObjectRef<K>>,
     pub(crate) reporter: Reporter,
     pub(crate) notes: TriggerNotes,
+    /// The time from the first change of an object to its reconcile.
+    pub(crate) debounce: Duration,
     /// The context of asynchronous mappers.
     pub(crate) mapper_context: MapperContext,
 }
@@ -52,6 +54,8 @@ pub(crate) struct Started {
 
 /// The informer of a watch.
 pub(crate) struct InformerSource<T: Object, K> {
+    /// `None`: the manager's cluster.
+    pub(crate) cluster: Option<Cluster>,
     pub(crate) watch: Watch<T>,
     /// `None`: the source only fills the store.
     pub(crate) mapper: Option<AnyMapper<T, K>>,
@@ -81,9 +85,16 @@ enum Next<T: Object, K> {
 
 impl<T: Object, K: Object> Source<K> for InformerSource<T, K> {
     fn start(self: Box<Self>, target: &Target<K>, stores: &mut Stores) -> Started {
-        let Self { watch, mapper } = *self;
+        let Self { cluster, watch, mapper } = *self;
         let resource = watch.resource.clone();
-        let (informers, indexed) = open(&target.cluster, &watch, stores);
+        let (informers, indexed) = match &cluster {
+            None => open(&target.cluster, &watch, stores),
+            // The stores of a context are those of the manager's cluster.
+            Some(other) => {
+                let informers = other.informer(&watch);
+                (informers.clone(), indexed(informers, &watch))
+            }
+        };
         let Some(mapper) = mapper else {
             let synced = async move { informers.has_synced().await }.boxed();
             return Started { resource, indexed, synced, registrations: None, mapping: None };
@@ -94,6 +105,7 @@ impl<T: Object, K: Object> Source<K> for InformerSource<T, K> {
             queue: target.queue.clone(),
             reporter: target.reporter.clone(),
             notes: target.notes.clone(),
+            debounce: target.debounce,
         };
         let (next, mapping) = match mapper {
             AnyMapper::Direct(mapper) => (Next::Map(mapper, keys), None),
@@ -123,14 +135,19 @@ pub(crate) fn open<T: Object>(
 ) -> (InformerSet<T>, BoxFuture<'static, Result<(), AddIndexError>>) {
     let informers = cluster.informer(watch);
     stores.insert(watch.resource.clone(), informers.clone());
-    let (handle, indices) = (informers.clone(), watch.indices.clone());
-    let indexed = async move {
+    (informers.clone(), indexed(informers, watch))
+}
+
+/// Adds the indices of a watch to its informers.
+fn indexed<T: Object>(informers: InformerSet<T>, watch: &Watch<T>) -> BoxFuture<'static, Result<(), AddIndexError>> {
+    let indices = watch.indices.clone();
+    async move {
         for index in indices {
-            handle.add_index(index).await?;
+            informers.add_index(index).await?;
         }
         Ok(())
-    };
-    (informers, indexed.boxed())
+    }
+    .boxed()
 }
 
 /// Resolves when a source has added its indices and its initial list has been processed.

@@ -6,11 +6,12 @@ use std::{
     task::{Context, Poll},
 };
 
-use futures::Stream;
+use futures::{Stream, StreamExt, future};
 use tokio::sync::mpsc;
+use windlass_api::Object;
 
 use super::{Notification, Registration};
-use crate::synced::HasSynced;
+use crate::{cached::Cached, synced::HasSynced};
 
 /// A stream of the notifications of one informer, as an alternative to a [`Handler`](super::Handler); Go's
 /// `InformerWatcher`. It starts with every existing object, as added, and ends when the informer stops.
@@ -27,6 +28,35 @@ impl<K> Events<K> {
     /// Returns a future that is ready once all initial objects are in the stream, even if they have not been read yet.
     pub fn has_synced(&self) -> HasSynced {
         self.registration.has_synced()
+    }
+
+    /// Returns the objects that were added or updated, without the deletions: the existing objects first, then the new
+    /// state of each change.
+    ///
+    /// ```
+    /// # use futures::StreamExt;
+    /// # use windlass_api::k8s_openapi::api::core::v1::Pod;
+    /// # use windlass_cache::SharedInformer;
+    /// # async fn example(pods: SharedInformer<Pod>) {
+    /// let mut applied = pods.events().applied();
+    /// while let Some(pod) = applied.next().await {
+    ///     println!("{}", pod.key());
+    /// }
+    /// # }
+    /// ```
+    pub fn applied(self) -> impl Stream<Item = Cached<K>> + Send + Unpin
+    where
+        K: Object,
+    {
+        self.filter_map(|notification| future::ready(notification.into_applied()))
+    }
+
+    /// Returns the objects of all notifications. A deleted object has its last known state.
+    pub fn touched(self) -> impl Stream<Item = Cached<K>> + Send + Unpin
+    where
+        K: Object,
+    {
+        self.map(Notification::into_touched)
     }
 }
 

@@ -4,7 +4,7 @@ use futures::FutureExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use windlass_api::Resource;
+use windlass_api::{Backoff, Resource};
 
 use super::*;
 use crate::{
@@ -270,6 +270,21 @@ async fn attempts_back_off_with_jitter() {
         rig.errors.lock()[0],
         "listing configmaps: the server answered 500 InternalError: Internal error occurred: no"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn custom_back_off_and_timeout_replace_the_defaults() {
+    let fake = FakeListWatch::new();
+    for _ in 0..4 {
+        fake.fail(Verb::List, Status::internal("no").into());
+    }
+    let start = Instant::now();
+    let backoff = Backoff::new(Duration::from_secs(7)).factor(1.0);
+    let mut rig = Rig::new(&fake, by_list().backoff(backoff).min_watch_timeout(Duration::from_mins(30)));
+    rig.next().await;
+    assert_eq!(start.elapsed(), Duration::from_secs(28));
+    let timeout = rig.watches()[0].timeout.unwrap();
+    assert!((30..=60).contains(&(timeout.as_secs() / 60)), "{timeout:?}");
 }
 
 #[tokio::test(start_paused = true)]

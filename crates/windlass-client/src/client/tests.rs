@@ -9,7 +9,8 @@ use http::Response;
 use serde_json::{Value, json};
 use windlass_api::{
     ApiResource, Content, DeleteOptions, DynamicObject, FieldValidation, GroupVersionKind, ListItem, ListOptions,
-    ListWatch, ObjectExt as _, ObjectRef, Patch, Propagation, RawEvent, Resource as _, VersionMatch, WatchOptions,
+    ListWatch, Nested as _, ObjectExt as _, ObjectRef, Patch, Propagation, RawEvent, Resource as _, VersionMatch,
+    WatchOptions,
     k8s_openapi::{
         api::{
             apps::v1::Deployment,
@@ -390,6 +391,26 @@ async fn dynamic_objects_keep_all_and_get_their_kind() {
     );
     foos.apply(&untyped).await.unwrap();
     assert_eq!(body(&fake)["kind"], "Foo");
+}
+
+#[tokio::test]
+async fn dynamic_update_keeps_fields_that_no_type_has() {
+    let served = json!({
+        "apiVersion": "x.io/v1", "kind": "Foo",
+        "metadata": {"name": "x", "namespace": "a", "resourceVersion": "7", "later": {"of": "a newer server"}},
+        "spec": {"n": 1, "deep": [{"odd": null}], "large": 9_007_199_254_740_993_i64},
+        "odd": [true],
+    });
+    let text = served.to_string();
+    let fake = Fake::new(move |_| Response::new(text.clone().into()));
+    let foos = fake.client().dynamic(&foos());
+    let mut foo = foos.get(ObjectRef::new("x").within("a")).await.unwrap();
+    foo.set_nested(&["spec", "n"], 2).unwrap();
+    foos.update(&foo).await.unwrap();
+    let mut expected = served;
+    expected["spec"]["n"] = 2.into();
+    assert_eq!(body(&fake), expected);
+    assert_eq!(fake.seen()[1], "PUT /apis/x.io/v1/namespaces/a/foos/x");
 }
 
 #[tokio::test]

@@ -130,12 +130,18 @@ async fn a_terminal_has_a_size_and_one_output() {
         channels.exit(SUCCESS).await;
     })
     .await;
-    let mut command = kubelet.client().exec("p", ["top"]).tty().await.unwrap();
-    assert!(command.stderr().is_none() && command.stdin().is_none());
-    command.resize(TerminalSize { columns: 80, rows: 25 });
-    let output = within(command.output()).await.unwrap();
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), r#"4 {"Width":80,"Height":25}"#);
-    assert!(kubelet.seen()[0].ends_with("exec?command=top&stdout=true&tty=true"), "{:?}", kubelet.seen());
+    let client = kubelet.client();
+    for (begun, path) in [
+        (client.exec("p", ["top"]), "exec?command=top&stdout=true&tty=true"),
+        (client.attach("p"), "attach?stdout=true&tty=true"),
+    ] {
+        let mut command = begun.tty().await.unwrap();
+        assert!(command.stderr().is_none() && command.stdin().is_none());
+        command.resize(TerminalSize { columns: 80, rows: 25 });
+        let output = within(command.output()).await.unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), r#"4 {"Width":80,"Height":25}"#);
+        assert!(kubelet.seen().last().unwrap().ends_with(path), "{:?}", kubelet.seen());
+    }
 }
 
 #[tokio::test]

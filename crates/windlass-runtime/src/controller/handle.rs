@@ -108,7 +108,7 @@ impl<K: Object> ControllerHandle<K> {
     async fn add<T: Object>(&self, watch: Watch<T>, mapper: Mapper<T, K>) -> Result<WatchHandle> {
         let resource = watch.resource.clone();
         let (reply, answer) = oneshot::channel();
-        let source = Box::new(InformerSource { watch, mapper: Some(AnyMapper::Direct(mapper)) });
+        let source = Box::new(InformerSource { cluster: None, watch, mapper: Some(AnyMapper::Direct(mapper)) });
         // If the request is rejected or dropped, the reply channel closes.
         let _ = self.additions.send(Addition { source, reply });
         answer.await.unwrap_or_else(|_ended| Err(Error::ControllerStopped { resource: Box::new(resource) }))

@@ -59,6 +59,7 @@ where
         queue: queue.clone(),
         reporter: context.reporter.clone(),
         notes: notes.clone(),
+        debounce: controller.options.debounce,
         mapper_context: mapper_context.subscribe(),
     };
     let mut stores = Stores::default();
@@ -119,10 +120,10 @@ where
         root: controller.root,
     });
     for mut keys in controller.triggers {
-        let queue = queue.clone();
+        let (queue, debounce) = (queue.clone(), controller.options.debounce);
         let feed = async move {
             while let Some(key) = keys.next().await {
-                queue.add(key);
+                queue.add_after(key, debounce);
             }
         };
         tasks.spawn(until_stopped(context.clone(), feed.boxed()).boxed());

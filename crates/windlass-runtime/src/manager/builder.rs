@@ -12,7 +12,7 @@ use windlass_client::Client;
 use super::Manager;
 use crate::{
     CacheOptions, Console, ControllerDefaults, ControllerMetrics, LeaderElection, ManagerHandle, Runnable, Sharding,
-    caches::Caches,
+    caches::{Caches, UndeclaredReads},
     cluster::{Cluster, ListWatches},
     controller_settings::{ControllerOverride, Overrides},
     events::{EventApi, EventSender},
@@ -199,6 +199,16 @@ impl ManagerBuilder {
     pub fn cache_of(mut self, resource: ApiResource, options: impl Into<CacheOptions>) -> Self {
         self.caches.chosen.retain(|(chosen, _)| *chosen != resource);
         self.caches.chosen.push((resource, options.into()));
+        self
+    }
+
+    /// Fails cached reads of objects that no cache holds, instead of starting a cache for them. So a rare read does not
+    /// load all objects of a kind into memory, and each kind that needs permissions to list and watch is declared.
+    ///
+    /// Caches are declared by controllers (watches, and [`Controller::reads`](crate::Controller::reads)), by
+    /// [`Cluster::informer`] and by [`Cluster::index`]. controller-runtime's `ReaderFailOnMissingInformer`.
+    pub fn declared_caches_only(mut self) -> Self {
+        self.caches.undeclared = UndeclaredReads::Fail;
         self
     }
 

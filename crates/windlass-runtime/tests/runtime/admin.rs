@@ -1,6 +1,12 @@
 //! The HTTP endpoints of a running manager: probes and metrics, over sockets.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -135,16 +141,15 @@ async fn metrics_have_the_names_of_controller_runtime() {
     let leases = Leases::default();
     let mut manager = fake.manager_of(leases.client("a")).leader_election(election).registry(&registry).build();
     let (done, reconciled) = oneshot::channel::<()>();
-    let done = Mutex::new(Some(done));
+    let (done, calls) = (Mutex::new(Some(done)), AtomicUsize::new(0));
     manager.add(Controller::<ConfigMap>::new().reconcile(move |_: Arc<ConfigMap>, _: Context| {
-        let first = done.lock().take();
+        let call = calls.fetch_add(1, Ordering::Relaxed);
+        drop(done.lock().take());
         async move {
-            match first {
-                Some(done) => {
-                    drop(done);
-                    Err(Error::other("once"))
-                }
-                None => Ok(Action::await_change()),
+            match call {
+                0 => Err(Error::other("once")),
+                1 => panic!("expected panic of the test"),
+                _ => Ok(Action::await_change()),
             }
         }
     }));
@@ -163,19 +168,19 @@ async fn metrics_have_the_names_of_controller_runtime() {
         });
         let text = text.await.expect("it succeeds at last");
         for line in [
-            r#"controller_runtime_reconcile_total{controller="configmap",result="error"} 1"#,
+            r#"controller_runtime_reconcile_total{controller="configmap",result="error"} 2"#,
             r#"controller_runtime_reconcile_total{controller="configmap",result="requeue_after"} 0"#,
-            r#"controller_runtime_reconcile_errors_total{controller="configmap"} 1"#,
+            r#"controller_runtime_reconcile_errors_total{controller="configmap"} 2"#,
             r#"controller_runtime_terminal_reconcile_errors_total{controller="configmap"} 0"#,
-            r#"controller_runtime_reconcile_panics_total{controller="configmap"} 0"#,
+            r#"controller_runtime_reconcile_panics_total{controller="configmap"} 1"#,
             r#"controller_runtime_reconcile_timeouts_total{controller="configmap"} 0"#,
             r#"controller_runtime_max_concurrent_reconciles{controller="configmap"} 1"#,
             r#"controller_runtime_active_workers{controller="configmap"} 0"#,
-            r#"controller_runtime_reconcile_time_seconds_count{controller="configmap"} 2"#,
-            r#"workqueue_adds_total{controller="configmap",name="configmap"} 2"#,
+            r#"controller_runtime_reconcile_time_seconds_count{controller="configmap"} 3"#,
+            r#"workqueue_adds_total{controller="configmap",name="configmap"} 3"#,
             r#"workqueue_depth{controller="configmap",name="configmap",priority=""} 0"#,
-            r#"workqueue_retries_total{controller="configmap",name="configmap"} 1"#,
-            r#"workqueue_queue_duration_seconds_count{controller="configmap",name="configmap"} 2"#,
+            r#"workqueue_retries_total{controller="configmap",name="configmap"} 2"#,
+            r#"workqueue_queue_duration_seconds_count{controller="configmap",name="configmap"} 3"#,
             r#"workqueue_unfinished_work_seconds{controller="configmap",name="configmap"} 0"#,
             r#"workqueue_longest_running_processor_seconds{controller="configmap",name="configmap"} 0"#,
             r#"leader_election_master_status{name="lock"} 1"#,

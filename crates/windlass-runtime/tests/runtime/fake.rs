@@ -84,7 +84,7 @@ impl Fake {
         Manager::builder(client).list_watch(move |resource, namespace| fake.list_watch(resource, namespace))
     }
 
-    fn list_watch(&self, resource: &ApiResource, namespace: Option<&str>) -> Arc<dyn ListWatch> {
+    pub(crate) fn list_watch(&self, resource: &ApiResource, namespace: Option<&str>) -> Arc<dyn ListWatch> {
         let (plural, namespace) = (resource.plural.to_string(), namespace.map(str::to_owned));
         Arc::new(FakeResource { fake: self.clone(), plural, namespace })
     }

@@ -24,3 +24,4 @@ mod reads;
 mod sharding;
 mod spans;
 mod test_contexts;
+mod triggers;

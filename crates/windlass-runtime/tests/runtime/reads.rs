@@ -63,6 +63,34 @@ async fn first_read_starts_the_cache_and_waits_for_sync() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn undeclared_read_fails_if_caches_are_declared_only() {
+    let fake = Fake::new();
+    fake.put(&config("a"));
+    let mut manager = fake.manager().declared_caches_only().build();
+    let client = manager.cluster().cached_client();
+    manager.add(
+        Controller::<ConfigMap>::new()
+            .reads::<Deployment>()
+            .reconcile(async |_: Arc<ConfigMap>, _: Context| Ok::<_, Error>(Action::await_change())),
+    );
+    let run = Run::start(manager);
+    eventually("both caches", || fake.opened().len() == 2).await;
+    assert_eq!(client.list::<ConfigMap>().await.unwrap().len(), 1);
+    assert!(client.list::<Deployment>().await.unwrap().is_empty());
+    let error = client.list::<Secret>().await.unwrap_err();
+    let expected =
+        "the server answered 400 BadRequest: the manager has no cache of secrets, and reads do not start one";
+    assert!(error.chain().ends_with(expected), "{}", error.chain());
+    let metadata = client.metadata_of::<ConfigMap>().get(ObjectRef::new("a").within("ns")).await;
+    assert!(metadata.unwrap_err().is_bad_request(), "the metadata would have a cache of their own");
+    assert_eq!(fake.opened().len(), 2, "no read has started a cache");
+    let secrets = client.cluster().informer(&Watch::<Secret>::all());
+    secrets.has_synced().await.unwrap();
+    assert!(client.list::<Secret>().await.unwrap().is_empty(), "declared meanwhile");
+    run.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn missing_object_has_the_servers_not_found_error() {
     let fake = Fake::new();
     fake.put(&config("a"));

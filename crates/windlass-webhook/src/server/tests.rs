@@ -99,6 +99,73 @@ async fn call(stream: TlsStream<TcpStream>) -> Result<Value, hyper::Error> {
 }
 
 #[tokio::test]
+async fn webhooks_are_served_by_another_http_server() {
+    use http_body_util::{BodyExt as _, Full};
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    // The program's own server: plain HTTP/1.1, with another route beside the webhooks.
+    let webhooks = webhooks(allow);
+    let serving = tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
+            let webhooks = webhooks.clone();
+            async move {
+                Ok::<_, std::convert::Infallible>(match request.uri().path() {
+                    "/version" => http::Response::new(Full::from("1.2.3")),
+                    _ => webhooks.answer(request).await,
+                })
+            }
+        });
+        hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await.unwrap();
+    });
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let mut answered = async |request: http::request::Builder, body: String| {
+        let answer = sender.send_request(request.header("host", "localhost").body(body).unwrap()).await.unwrap();
+        (answer.status().as_u16(), answer.into_body().collect().await.unwrap().to_bytes())
+    };
+    assert_eq!(answered(http::Request::get("/version"), String::new()).await, (200, "1.2.3".into()));
+    let asked = review("CREATE", &Value::Null, &Value::Null).to_string();
+    let call = || http::Request::post("/h").header("content-type", "application/json");
+    let (code, answer) = answered(call(), asked).await;
+    let answer: Value = serde_json::from_slice(&answer).unwrap();
+    assert_eq!((code, &answer["response"]["allowed"], &answer["response"]["uid"]), (200, &json!(true), &json!("u-1")));
+    assert_eq!(answered(http::Request::get("/h"), String::new()).await.0, 405);
+    assert_eq!(answered(http::Request::post("/elsewhere"), String::new()).await.0, 404);
+    drop(sender);
+    connection.await.unwrap().unwrap();
+    timeout(serving).await.unwrap();
+}
+
+#[tokio::test]
+async fn http2_is_spoken_unless_it_is_disabled() {
+    let folder = Folder::new();
+    let certificate = folder.certify();
+    let server = || Server::new(webhooks(allow)).certificate_files(files(&folder));
+    for (server, expected) in [(server(), &b"h2"[..]), (server().http1_only(), b"http/1.1")] {
+        let running = Running::start(server).await;
+        let mut client = trusting(&[&certificate]);
+        client.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let stream = running.connect(client).await.unwrap();
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(expected));
+        if expected == b"h2" {
+            let executor = hyper_util::rt::TokioExecutor::new();
+            let (mut sender, connection) =
+                hyper::client::conn::http2::handshake(executor, TokioIo::new(stream)).await.unwrap();
+            let connection = tokio::spawn(connection);
+            let asked = review("CREATE", &Value::Null, &Value::Null).to_string();
+            let call = http::Request::post("https://localhost/h").header("content-type", "application/json");
+            let answer = sender.send_request(call.body(asked).unwrap()).await.unwrap();
+            assert_eq!((answer.status(), answer.version()), (http::StatusCode::OK, http::Version::HTTP_2));
+            drop((answer, sender));
+            connection.await.unwrap().unwrap();
+        }
+        running.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn server_without_port_is_ready_and_serves_nothing() {
     let server = Server::new(webhooks(allow)).disabled();
     let readiness = server.readiness();

@@ -82,6 +82,30 @@ async fn notifications_are_a_stream_that_ends_with_the_informer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn stream_of_objects_has_deletions_only_if_touched() {
+    let fake = FakeListWatch::new();
+    fake.apply(&map("a"));
+    let informer = informer(&fake);
+    let (mut applied, mut touched) = (informer.events().applied(), informer.events().touched());
+    let run = Run::synced(&informer).await;
+    fake.apply(&map("a"));
+    fake.delete(&key("a"));
+    fake.apply(&map("b"));
+    settle().await;
+    run.stop().await;
+    let shown = |object: Cached<ConfigMap>| format!("{} {}", object.key(), object.meta().resource_version());
+    let mut seen = (Vec::new(), Vec::new());
+    while let Some(object) = soon(applied.next()).await {
+        seen.0.push(shown(object));
+    }
+    while let Some(object) = soon(touched.next()).await {
+        seen.1.push(shown(object));
+    }
+    assert_eq!(seen.0, ["n/a 2", "n/a 3", "n/b 5"]);
+    assert_eq!(seen.1, ["n/a 2", "n/a 3", "n/a 4", "n/b 5"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn wait_ends_at_once_later_or_with_a_timeout() {
     let fake = FakeListWatch::new();
     fake.apply(&map("a"));
