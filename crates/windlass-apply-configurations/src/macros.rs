@@ -104,6 +104,7 @@ macro_rules! configuration {
             pub other: OtherFields,
         }
 
+        #[allow(clippy::should_implement_trait, reason = "setters have the names of their fields, such as `add`")]
         impl $name {
             $(
                 #[doc = concat!(" Sets `", $json, "`, which the apply then owns.")]
