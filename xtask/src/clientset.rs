@@ -4,7 +4,7 @@
 //! capabilities of each resource. The bodies of the verbs are not generated. Resources that older minor versions of
 //! k8s-openapi do not have are gated by its `k8s_if_ge_…` macros.
 
-mod minors;
+pub(crate) mod minors;
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ use crate::{
     upstream,
 };
 
-const DISCOVERY: &str = "crates/windlass-server/data/discovery.tsv";
+pub(crate) const DISCOVERY: &str = "crates/windlass-server/data/discovery.tsv";
 const GROUPS: &str = "crates/windlass-client/src/clientset/groups.rs";
 
 /// Verbs and their traits in `windlass_client::can`.
@@ -299,7 +299,7 @@ fn plural_method(kind: &str, plural: &str) -> String {
 
 /// Splits a camel-case name into lower-case words. Consecutive capitals are one word, except the last one before a
 /// lower-case letter: `CSINode` becomes `csi`, `node`.
-fn words(name: &str) -> Vec<String> {
+pub(crate) fn words(name: &str) -> Vec<String> {
     let letters: Vec<char> = name.chars().collect();
     let mut words: Vec<String> = Vec::new();
     for (at, letter) in letters.iter().enumerate() {
@@ -320,7 +320,7 @@ fn capitalized(word: &str) -> String {
 }
 
 /// Formats the source with rustfmt and the configuration of this workspace.
-fn formatted(source: &str) -> Result<String> {
+pub(crate) fn formatted(source: &str) -> Result<String> {
     let mut rustfmt = Command::new("rustfmt")
         .args(["--edition=2024", "--config-path"])
         .arg(upstream::root().join("rustfmt.toml"))

@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-serve", &[]),
     ("windlass-derive-model", &[]),
     ("windlass-derive", &["windlass-derive-model"]),
+    ("windlass-apply-configurations", &["windlass-api"]),
     ("windlass-import", &["windlass-api", "windlass-derive-model"]),
     ("windlass-cel", &["windlass-api"]),
     ("windlass-manifests", &["windlass-api", "windlass-cel", "windlass-derive"]),
@@ -29,11 +30,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     // The tests of the controllers use the test kit for fault exploration.
     ("windlass-controllers", &["windlass-runtime", "windlass-envtest", RUNTIME_AND_BELOW]),
-    ("windlass-envtest", &["windlass-derive", "windlass-runtime", "windlass-server", RUNTIME_AND_BELOW]),
+    (
+        "windlass-envtest",
+        &["windlass-apply-configurations", "windlass-derive", "windlass-runtime", "windlass-server", RUNTIME_AND_BELOW],
+    ),
     (
         "windlass",
         &[
             "windlass-api",
+            "windlass-apply-configurations",
             "windlass-derive",
             "windlass-manifests",
             "windlass-client",

@@ -11,6 +11,7 @@ mod features;
 mod graph;
 mod rows;
 
+mod apply_configurations;
 mod clientset;
 mod generated;
 mod queues;
@@ -92,6 +93,12 @@ enum Task {
     },
     /// Generate the table of the fields that applies omit at their default, from the recorded schemas
     Required {
+        /// Fail if a file in the repository differs, instead of writing it
+        #[arg(long)]
+        check: bool,
+    },
+    /// Generate the apply configurations of the built-in kinds from the recorded schemas
+    ApplyConfigurations {
         /// Fail if a file in the repository differs, instead of writing it
         #[arg(long)]
         check: bool,
@@ -207,6 +214,7 @@ fn main() -> ExitCode {
         Task::Record { check } => record::run(generated::Mode::of(check)),
         Task::Clientset { check } => clientset::run(generated::Mode::of(check)),
         Task::Required { check } => required::run(generated::Mode::of(check)),
+        Task::ApplyConfigurations { check } => apply_configurations::run(generated::Mode::of(check)),
         Task::Upstream { build: true, .. } => upstream::build().map(|programs| println!("{}", programs.display())),
         Task::Upstream { profile, .. } => upstream::serve(profile),
         Task::Package => dist::verify::stranger(dist::verify::Build::No),

@@ -18,14 +18,14 @@ use crate::{
     upstream,
 };
 
-const SCHEMAS: &str = "crates/windlass-api/data/openapi.tsv";
+pub(crate) const SCHEMAS: &str = "crates/windlass-api/data/openapi.tsv";
 const TABLE: &str = "crates/windlass-api/data/required.tsv";
 const REFERENCE: &str = "#/components/schemas/io.k8s.";
 /// Types without a default in k8s-openapi, so that a struct with such a required field has none either.
 const WITHOUT_DEFAULT: [&str; 2] = ["apimachinery.pkg.apis.meta.v1.Time", "apimachinery.pkg.apis.meta.v1.MicroTime"];
 
 /// The recorded schemas by name, without the prefix `io.k8s.`.
-type Schemas<'t> = BTreeMap<&'t str, Value>;
+pub(crate) type Schemas<'t> = BTreeMap<&'t str, Value>;
 
 /// Writes the table. With [`Mode::Check`], returns an error if it would change.
 pub(crate) fn run(mode: Mode) -> Result {
@@ -33,7 +33,7 @@ pub(crate) fn run(mode: Mode) -> Result {
     generated::write_or_check(&upstream::root().join(TABLE), table(&parse(&schemas)?).as_bytes(), mode)
 }
 
-fn parse(text: &str) -> Result<Schemas<'_>> {
+pub(crate) fn parse(text: &str) -> Result<Schemas<'_>> {
     let mut schemas = Schemas::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let (name, schema) = line.split_once('\t').ok_or("a line without a tab")?;
@@ -156,13 +156,13 @@ fn is_atomic(schema: &Value) -> bool {
 }
 
 /// Returns the name of the referenced schema.
-fn reference(schema: &Value) -> Option<&str> {
+pub(crate) fn reference(schema: &Value) -> Option<&str> {
     let target = schema["$ref"].as_str().or_else(|| schema["allOf"][0]["$ref"].as_str())?;
     target.strip_prefix(REFERENCE)
 }
 
 /// Returns group, version and kind of a schema that is the only one of a kind with metadata.
-fn kind<'s>(schemas: &'s Schemas<'_>, name: &str) -> Option<(&'s str, &'s str, &'s str)> {
+pub(crate) fn kind<'s>(schemas: &'s Schemas<'_>, name: &str) -> Option<(&'s str, &'s str, &'s str)> {
     let schema = schemas.get(name)?;
     let [kind] = schema["x-kubernetes-group-version-kind"].as_array()?.as_slice() else { return None };
     let is_object = reference(&schema["properties"]["metadata"]).is_some_and(|target| target.ends_with(".ObjectMeta"));

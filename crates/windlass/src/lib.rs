@@ -41,6 +41,7 @@
 //! | `v1_36` | yes | the built-in kinds of Kubernetes 1.36 |
 //! | `v1_33`, `v1_34`, `v1_35`, `v1_37` | no | those of another minor version; also `earliest` and `latest`. At most one |
 //! | `clientset` | yes | `Clientset`: an accessor for each built-in resource of that version |
+//! | `apply-configurations` | no | `windlass::apply_configurations`: apply configurations of the built-in kinds |
 //! | `schema` | yes | `windlass::api::schema`: the merge and comparison rules of the built-in kinds |
 //! | `envtest` | no | `windlass::envtest`: an API server, clients and managers for tests, in process |
 //! | `config` | no | `windlass::config`: the configuration file of a manager |
@@ -69,6 +70,8 @@ pub mod prelude;
 pub use informers::informer_factory;
 
 pub use windlass_api as api;
+#[cfg(feature = "apply-configurations")]
+pub use windlass_apply_configurations as apply_configurations;
 pub use windlass_cache as cache;
 pub use windlass_client as client;
 #[cfg(feature = "envtest")]

@@ -6,7 +6,7 @@ use crate::{Result, cargo::metadata};
 
 /// The sources of k8s-openapi.
 #[derive(Debug)]
-pub(super) struct Minors {
+pub(crate) struct Minors {
     source: PathBuf,
     /// In ascending order.
     minors: Vec<u32>,
@@ -14,7 +14,7 @@ pub(super) struct Minors {
 
 impl Minors {
     /// Reads the list of minor versions from the sources of the workspace's k8s-openapi.
-    pub(super) fn of_workspace() -> Result<Self> {
+    pub(crate) fn of_workspace() -> Result<Self> {
         let metadata = metadata(&[])?;
         let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
         let manifest = packages.iter().find(|package| package["name"] == "k8s-openapi");
@@ -37,7 +37,7 @@ impl Minors {
     }
 
     /// Returns the first minor version whose types contain a kind, or `None` if all do.
-    pub(super) fn since(&self, module: &str, kind: &str) -> Result<Option<u32>> {
+    pub(crate) fn since(&self, module: &str, kind: &str) -> Result<Option<u32>> {
         let mut since = None;
         let mut is_missing = true;
         for minor in &self.minors {
