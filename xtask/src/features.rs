@@ -62,6 +62,26 @@ pub(crate) fn check(minors: Minors) -> Result {
         }
         println!("{package}: {label}");
     }
+    if minors == Minors::All { connections() } else { Ok(()) }
+}
+
+/// Runs the test of the client's connections without a provider of TLS, and with those that need no further tools.
+fn connections() -> Result {
+    for provider in ["", "aws-lc-rs", "graviola", "openssl"] {
+        let mut test = cargo();
+        test.args([
+            "test",
+            "--quiet",
+            "--package",
+            "windlass-client",
+            "--test",
+            "tls_provider",
+            "--no-default-features",
+        ]);
+        if !test.args(["--features", &format!("{provider},{TESTED}")]).status()?.success() {
+            return Err(format!("windlass-client does not connect with the features {provider:?}").into());
+        }
+    }
     Ok(())
 }
 
