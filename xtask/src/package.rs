@@ -21,6 +21,7 @@ const CATEGORIES: &[&str] = &[
     "caching",
     "command-line-utilities",
     "concurrency",
+    "cryptography",
     "data-structures",
     "development-tools",
     "development-tools::build-utils",

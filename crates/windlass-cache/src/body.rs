@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     decoding::{self, DecodeFailure},
-    packing::{Damaged, Dictionary, Packer, Unpacker, unpacked_len},
+    packing::{Damaged, Dictionary, Unpacker, unpacked_len},
 };
 
 pub(crate) type Decoded<K> = Result<Arc<K>, Arc<DecodeFailure>>;
@@ -113,6 +113,7 @@ impl<K> Body<K> {
         self.state.lock().len()
     }
 
+    #[cfg(feature = "compression")]
     pub(crate) fn is_packed(&self) -> bool {
         self.state.lock().packing.is_some()
     }
@@ -184,7 +185,8 @@ impl<K> Body<K> {
 
     /// Compresses the body with the packer's current dictionary. Returns the sizes before and after, or `None` if
     /// nothing changed.
-    pub(crate) fn repack(&self, packer: &mut Packer, unpacker: &Unpacker) -> Option<[Held; 2]> {
+    #[cfg(feature = "compression")]
+    pub(crate) fn repack(&self, packer: &mut crate::packing::Packer, unpacker: &Unpacker) -> Option<[Held; 2]> {
         let mut state = self.state.lock();
         if state.packing.as_ref().is_some_and(|packing| Arc::ptr_eq(packing, packer.dictionary())) {
             return None;
@@ -244,6 +246,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::packing::Packer;
 
     static DECODED: AtomicUsize = AtomicUsize::new(0);
 

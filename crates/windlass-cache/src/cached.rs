@@ -117,6 +117,7 @@ impl<K> Cached<K> {
         error
     }
 
+    #[cfg(feature = "compression")]
     pub(crate) fn entry(&self) -> &Entry<K> {
         &self.entry
     }

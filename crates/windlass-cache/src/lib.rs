@@ -22,13 +22,13 @@
 //! encode           cache entries of objects that did not come from an informer
 //! ingest           the bytes of an event or list item become a cache entry
 //! interner         shares equal strings between entries
-//! compressor       selects the bodies to compress
+//! compressor       selects the bodies to compress (feature `compression`)
 //! cached           a cached object: parsed metadata, and a body that is decoded on use
 //! scan             finds metadata and values in JSON without decoding it
 //! memory           the memory budget of an informer; selects the objects that stay decoded
 //! body             an encoded body and its decoded form
 //! decoding         decodes JSON into user types; names the field that fails
-//! packing          compression with trained dictionaries
+//! packing          compression with trained dictionaries (feature `compression`)
 //! options          the options of an informer
 //! write_journal    the recorded writes of a program
 //! transform        changes objects before they are stored
@@ -107,12 +107,20 @@ mod indexer;
 mod encode;
 mod ingest;
 mod interner;
+#[cfg(feature = "compression")]
+mod compressor;
+#[cfg(not(feature = "compression"))]
+#[path = "no_compressor.rs"]
 mod compressor;
 mod cached;
 mod scan;
 mod memory;
 mod body;
 mod decoding;
+#[cfg(feature = "compression")]
+mod packing;
+#[cfg(not(feature = "compression"))]
+#[path = "no_packing.rs"]
 mod packing;
 mod options;
 mod write_journal;

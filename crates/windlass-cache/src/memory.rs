@@ -27,7 +27,7 @@ use crate::{
     body::{Body, DecodeWork, Decoded, EvictResult, Held},
     metrics::CacheMetrics,
     options::{Decoding, InformerOptions},
-    packing::{Packer, Unpacker},
+    packing::Unpacker,
     status::MemoryUse,
 };
 
@@ -97,6 +97,7 @@ impl<K> Memory<K> {
     }
 
     /// Reports whether the uncompressed bodies and decoded objects exceed the budget.
+    #[cfg(feature = "compression")]
     pub(crate) fn is_beyond_budget(&self) -> bool {
         self.plain.load(Ordering::Relaxed).saturating_add(self.hot.load(Ordering::Relaxed)) > self.budget
     }
@@ -106,7 +107,8 @@ impl<K> Memory<K> {
     }
 
     /// Compresses a body, or compresses it again with a new dictionary.
-    pub(crate) fn repack(&self, body: &Body<K>, packer: &mut Packer) {
+    #[cfg(feature = "compression")]
+    pub(crate) fn repack(&self, body: &Body<K>, packer: &mut crate::packing::Packer) {
         if let Some([before, after]) = body.repack(packer, &self.unpacker) {
             self.packed.fetch_add(after.packed, Ordering::Relaxed);
             self.remove(before);

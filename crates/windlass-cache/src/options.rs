@@ -152,7 +152,8 @@ impl InformerOptions {
         self
     }
 
-    /// Sets how many bytes of bodies are stored uncompressed; further bodies are compressed. Defaults to 512 MiB, or to
+    /// Sets how many bytes of bodies are stored uncompressed; further bodies are compressed, if the feature
+    /// `compression` is enabled. Defaults to 512 MiB, or to
     /// an eighth of the memory limit of the process' cgroup (version 1 or 2) if that is less: 16 MiB in a container
     /// with a limit of 128 MiB.
     ///

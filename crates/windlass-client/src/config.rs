@@ -77,7 +77,7 @@ pub struct Config {
 /// Compression of responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// The server may compress responses.
+    /// The server may compress responses with gzip. Requires the feature `gzip`; without it, the same as [`Self::Off`].
     #[default]
     Offered,
     /// Responses are not compressed: `disable-compression`.

@@ -90,6 +90,9 @@ pub enum ConfigError {
         /// The certificate.
         what: &'static str,
     },
+    /// The program has no TLS cryptography.
+    #[error(transparent)]
+    NoTlsProvider(#[from] windlass_tls::NoProvider),
     /// A TLS option is invalid.
     #[error("the {what} cannot be used")]
     Tls {

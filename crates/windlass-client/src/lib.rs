@@ -18,11 +18,11 @@
 //! wait                waits for a condition of an object
 //! approval            approves and denies certificate signing requests
 //! admin               cordons nodes, restarts workloads
-//! remote_command      runs commands in containers
-//! port_forward        forwards ports of pods
+//! remote_command      runs commands in containers (feature `websockets`)
+//! port_forward        forwards ports of pods (feature `websockets`)
 //! proxy               HTTP requests to pods, services and nodes
 //! logs                the logs of containers
-//! websocket           frames of the streaming protocols
+//! websocket           frames of the streaming protocols (feature `websockets`)
 //! connect             requests to connect subresources
 //! rest                requests of any verb, built from their parts
 //! dynamic             resources that are known only at run time
@@ -70,7 +70,20 @@
 //! secrets, at level `debug` under `windlass_client::curl`. [`Client::from_service`] replaces the transport with another
 //! service, such as an API server in this process.
 //!
-//! The optional feature `certificates` creates keys and certificates, and has the cluster sign and renew them.
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `certificates` | keys and certificates, signed and renewed by the cluster; needs `ring` or `aws-lc-rs` |
+//! | `clientset` (default) | [`Clientset`] |
+//! | `gzip` (default) | compressed responses |
+//! | `http2` (default) | HTTP/2, if the server supports it |
+//! | `websockets` (default) | [`Client::exec`], [`Client::attach`], [`Client::port_forward`] |
+//! | `ring` (default), `aws-lc-rs`, `fips`, `openssl`, `graviola` | the TLS cryptography, see `windlass-tls` |
+//! | `v1_33` to `v1_37`, `latest`, `earliest` | the Kubernetes version of the built-in types |
+//!
+//! Without a feature for TLS, a program must install a provider as the process default of rustls. If it installs one,
+//! that provider takes precedence over the features.
 //!
 //! Other APIs of this crate:
 //!
@@ -100,6 +113,11 @@
 //! # }
 //! ```
 
+#[cfg(all(feature = "certificates", not(any(feature = "ring", feature = "aws-lc-rs"))))]
+compile_error!(
+    "the feature `certificates` of windlass-client generates keys with ring or aws-lc-rs: enable `ring` or `aws-lc-rs`"
+);
+
 #[cfg(feature = "certificates")]
 pub mod certificates;
 mod scale;
@@ -115,10 +133,13 @@ mod accessor;
 pub mod wait;
 mod approval;
 mod admin;
+#[cfg(feature = "websockets")]
 mod remote_command;
+#[cfg(feature = "websockets")]
 mod port_forward;
 mod proxy;
 mod logs;
+#[cfg(feature = "websockets")]
 mod websocket;
 mod connect;
 pub mod rest;
@@ -184,10 +205,12 @@ pub use metrics::{ClientMetrics, TransportMetrics};
 pub use openapi::{OpenApi, OpenApiPath, OpenApiRoot};
 pub use operation::{Operation, Verb};
 pub use pipeline::{Gate, Outgoing, OverloadBackoff, RateLimit};
+#[cfg(feature = "websockets")]
 pub use port_forward::{
     CONNECTION_LIMIT, ForwardedPort, LINGER, PortForward, PortForwarder, PortPair, PortPairError, PortStream,
 };
 pub use proxy::Proxied;
+#[cfg(feature = "websockets")]
 pub use remote_command::{CommandOutput, Exec, ExitStatus, RemoteCommand, Stdin, Stdout, TerminalSize};
 pub use resources::Resources;
 pub use rest_mapper::{DeferredRestMapper, MappingError, RestMapper, guess_plural};

@@ -23,7 +23,6 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use http::{Request, Response, StatusCode, Uri, header};
 use tokio::time::Instant;
 use tower::ServiceExt;
-use tower_http::decompression::Decompression;
 use tracing::{Instrument as _, Span};
 use windlass_api::BoxError;
 
@@ -245,8 +244,7 @@ impl Sending<'_> {
         }
         let began = Instant::now();
         let outcome = if self.accepts_compression(&request) {
-            let decompressed = Decompression::new(self.transport.clone()).oneshot(request).await;
-            decompressed.map(|response| response.map(Body::wrap))
+            self.send_for_compressed(request).await
         } else {
             self.transport.clone().oneshot(request).await
         };
@@ -260,6 +258,19 @@ impl Sending<'_> {
             metrics.attempted(&Attempt { operation: self.operation, method: &method, number, status, took });
         }
         outcome
+    }
+
+    /// Sends a request whose response the server may compress, and decompresses the response.
+    #[cfg(feature = "gzip")]
+    async fn send_for_compressed(self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        let decompressing = tower_http::decompression::Decompression::new(self.transport.clone());
+        decompressing.oneshot(request).await.map(|response| response.map(Body::wrap))
+    }
+
+    /// Sends a request without support for compression.
+    #[cfg(not(feature = "gzip"))]
+    async fn send_for_compressed(self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        self.transport.clone().oneshot(request).await
     }
 
     fn accepts_compression(&self, request: &Request<Body>) -> bool {

@@ -1,5 +1,6 @@
 //! A fake server made from a closure, for tests of this crate.
 
+#[cfg(feature = "websockets")]
 pub(crate) mod kubelet;
 
 use std::{

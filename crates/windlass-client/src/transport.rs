@@ -2,14 +2,17 @@
 //!
 //! For a network server, its layers are, from the outside in: the server's address, the log of requests as [`curl`]
 //! commands, the connection [`pools`], and the [`connector`] with the [`route`] and TLS. Each pool has an [`http2`]
-//! connection and hyper-util's pool for HTTP/1.1. [`rotation`] follows changes of the TLS files.
+//! connection (feature `http2`) and hyper-util's pool for HTTP/1.1. [`rotation`] follows changes of the TLS files.
 //! [`Config::connect`](crate::Config::connect) adds the [credentials](crate::credentials) as the outermost layer.
 
 mod address;
 mod connections;
 mod connector;
 mod curl;
+#[cfg(feature = "http2")]
 mod http2;
+#[cfg(not(feature = "http2"))]
+mod no_http2;
 mod pools;
 mod resolver;
 mod rotation;
@@ -30,6 +33,7 @@ use windlass_api::BoxError;
 
 pub use connections::Closing;
 pub(crate) use connections::{CONNECT_TIMEOUT, ConnectionKey, Connections};
+#[cfg(feature = "http2")]
 pub(crate) use http2::NotBegun;
 pub use upgrade::Upgraded;
 
@@ -37,6 +41,8 @@ use crate::{body::Body, config_error::ConfigError, metrics::MetricsRecorder};
 use address::Addressed;
 use connector::Connector;
 use curl::Curl;
+#[cfg(not(feature = "http2"))]
+use no_http2 as http2;
 use pools::Pools;
 use rotation::Rotation;
 use route::Route;
@@ -47,13 +53,6 @@ pub type Transport = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError
 /// The maximum number of idle connections, as in client-go: enough for the bursts of a few controllers.
 const IDLE_CONNECTIONS: usize = 25;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-/// The interval of pings, which detect dead connections, because watches may be silent for long.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(15);
-/// The flow-control window of an HTTP/2 connection. It is large, because a slow reader of one watch must not block the
-/// others on the connection.
-const CONNECTION_WINDOW: u32 = 1 << 30;
-const STREAM_WINDOW: u32 = 4 << 20;
 
 /// Creates the transport to a server, without credentials.
 pub(crate) fn connect(

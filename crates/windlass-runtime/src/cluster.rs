@@ -8,7 +8,7 @@ use std::{
 
 use futures::FutureExt;
 use windlass_api::{ApiResource, Clock, Entropy, ListWatch, Object, Resource, Scope};
-use windlass_cache::{Index, InformerFactory, InformerOptions, InformerSet, InformerStatus, Selection, WriteJournals};
+use windlass_cache::{Index, InformerFactory, InformerOptions, InformerSet, Selection, WriteJournals};
 use windlass_client::Client;
 
 use crate::{
@@ -189,7 +189,8 @@ impl Cluster {
     }
 
     /// Returns a function that reports the status of each cache without keeping the caches alive.
-    pub(crate) fn cache_statuses(&self) -> impl Fn() -> Vec<InformerStatus> + Send + Sync + 'static {
+    #[cfg(any(feature = "console", feature = "metrics"))]
+    pub(crate) fn cache_statuses(&self) -> impl Fn() -> Vec<windlass_cache::InformerStatus> + Send + Sync + 'static {
         let observers: Vec<_> = self.caches.factories().map(InformerFactory::observer).collect();
         move || observers.iter().flat_map(|statuses| statuses()).collect()
     }

@@ -2,6 +2,7 @@
 
 mod activation;
 mod handle;
+#[cfg(feature = "sharding")]
 mod moves;
 mod run;
 mod worker;

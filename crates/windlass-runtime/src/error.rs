@@ -13,8 +13,10 @@ use windlass_api::{ApiResource, BoxError};
 
 #[cfg(feature = "config")]
 pub use self::configuration::{ConfigurationError, Place};
+#[cfg(feature = "sharding")]
+pub use self::coordination::InvalidSharding;
 pub use self::{
-    coordination::{InvalidElection, InvalidSharding},
+    coordination::InvalidElection,
     retry_hint::{Retry, RetryHint},
 };
 
@@ -147,6 +149,7 @@ pub enum Error {
     Election(#[from] InvalidElection),
 
     /// The sharding of the manager is invalid.
+    #[cfg(feature = "sharding")]
     #[error("invalid sharding")]
     Sharding(#[from] InvalidSharding),
 

@@ -8,6 +8,7 @@ pub(crate) fn name() -> String {
 }
 
 /// Returns the process's resident memory in bytes, if the operating system reports it.
+#[cfg(feature = "console")]
 pub(crate) fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

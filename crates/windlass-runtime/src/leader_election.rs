@@ -199,6 +199,7 @@ impl LeaderElection {
     }
 
     /// Sets the receiver of metrics unless one is set.
+    #[cfg(feature = "metrics")]
     pub(crate) fn counted_by(mut self, metrics: impl ElectionMetrics) -> Self {
         self.metrics.get_or_insert_with(|| Arc::new(metrics));
         self

@@ -14,10 +14,10 @@
 //! | reports | [`events`] | Kubernetes events for users |
 //! | tests | [`testing`] | a context without a manager |
 //! | | [`observer`], `reporter`, `write_attribution` | the steps of the control loop and their writes |
-//! | processes | [`leader_election`], [`sharding`] | one leader reconciles, or each process a part of the objects |
+//! | processes | [`leader_election`], `sharding` | one leader reconciles, or each process a part of the objects |
 //! | manager | [`runnable`], [`manager`], [`shutdown`] | runs controllers and other runnables until the shutdown |
 //! | servers | [`metrics`], [`health`], `webhook` | metrics, probes, and webhooks with their certificates |
-//! | | [`console`], `console_data`, `serving` | the state of the manager in a browser |
+//! | | `console`, `console_data`, `cache_labels`, `serving` | the state of the manager in a browser |
 //! | settings | `config`, `units` | settings from a file or from flags (feature `config`) |
 //! | tracing | `otlp` | an exporter of spans, and their propagation (feature `otlp`) |
 //! | | `error`, `host` | the error type; the host and the process |
@@ -36,8 +36,24 @@
 //!
 //! - Not every state is seen: an object may change several times between two reconciles.
 //! - Caches lag behind the server, so a reconciler may read an object that another client has changed since.
-//! - Two processes that run the same manager both act, unless they use [`leader_election`] or [`sharding`]. These
+//! - Two processes that run the same manager both act, unless they use [`leader_election`] or `sharding`. These
 //!   modules document their own limits.
+//!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `certificates` (default) | certificates that the program creates itself, for webhooks and metrics; needs `ring` or `aws-lc-rs` |
+//! | `config` | the module `config`, with all features that it configures: `certificates`, `console`, `metrics`, `sharding` |
+//! | `console` (default) | the module `console` |
+//! | `flags` | command-line flags; includes `config` |
+//! | `logging` | the log configured by file and flags; includes `config` |
+//! | `metrics` (default) | the Prometheus registry and its server, in [`metrics`] |
+//! | `otlp` | export of spans, in `otlp` |
+//! | `sharding` (default) | the module `sharding` |
+//! | `webhook` | the module `webhook` |
+//! | `ring` (default), `aws-lc-rs`, `fips`, `openssl`, `graviola` | the TLS cryptography, see `windlass-tls` |
+//! | `v1_33` to `v1_37`, `latest`, `earliest` | the Kubernetes version of the built-in types |
 
 pub mod contracts;
 
@@ -76,7 +92,11 @@ mod reporter;
 mod write_attribution;
 
 pub mod leader_election;
+#[cfg(feature = "sharding")]
 pub mod sharding;
+#[cfg(not(feature = "sharding"))]
+#[path = "no_sharding.rs"]
+mod sharding;
 
 pub mod manager;
 pub mod runnable;
@@ -87,8 +107,12 @@ pub mod metrics;
 #[cfg(feature = "webhook")]
 pub mod webhook;
 
+#[cfg(feature = "console")]
 pub mod console;
+#[cfg(feature = "console")]
 mod console_data;
+#[cfg(any(feature = "console", feature = "metrics"))]
+mod cache_labels;
 mod serving;
 
 #[cfg(feature = "otlp")]
@@ -105,6 +129,7 @@ mod host;
 pub use caches::CacheOptions;
 pub use client::CachedClient;
 pub use cluster::Cluster;
+#[cfg(feature = "console")]
 pub use console::Console;
 pub use controller::{Controller, ControllerHandle, WatchHandle};
 pub use controller_settings::{ControllerDefaults, ControllerOverride};
@@ -119,7 +144,9 @@ pub use observer::{
 pub use predicate::Predicate;
 pub use reconcile::{Action, Context, Reconciler};
 pub use runnable::{Group, ManagerHandle, Runnable, RunnableContext, RunnableHandle, Task};
-pub use sharding::{Shard, Sharding};
+pub use sharding::Shard;
+#[cfg(feature = "sharding")]
+pub use sharding::Sharding;
 pub use watch::Watch;
 
 /// The examples of README.md.

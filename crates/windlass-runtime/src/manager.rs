@@ -23,15 +23,15 @@ use windlass_client::Client;
 pub use self::builder::ManagerBuilder;
 use self::{election::ElectionTask, groups::Groups, sharding::ShardingTask};
 use crate::{
-    ControllerDefaults, Error, LeaderElection, ManagerHandle, ReconcileObserver, Result, Runnable, Sharding,
+    ControllerDefaults, Error, LeaderElection, ManagerHandle, ReconcileObserver, Result, Runnable,
     cluster::Cluster,
-    console_data::ConsoleData,
     controller_settings::Overrides,
     events::{EventApi, Queue, Writer},
     health::Probes,
     observer::ControllerMetrics,
     reporter::Reporter,
     runnable::{Group, PreparedRunnable, Request, RunnableContext, Task},
+    sharding::Sharding,
     shutdown::Stopper,
 };
 
@@ -69,7 +69,8 @@ pub struct Manager {
     /// The probes configured by the builder, if any.
     probes: Probes,
     /// The data of the console, if there is one.
-    console: Option<Arc<ConsoleData>>,
+    #[cfg(feature = "console")]
+    console: Option<Arc<crate::console_data::ConsoleData>>,
 }
 
 impl Manager {
@@ -183,6 +184,7 @@ impl Manager {
             event_api,
             observers,
             metrics,
+            #[cfg(feature = "console")]
             console,
         } = self;
         if probes.is_enabled() {
@@ -208,7 +210,10 @@ impl Manager {
         writer.spawn(events.run(writer_stop.handle()));
         let mut election_task = ElectionTask::new(elector);
         let mut sharding_task = ShardingTask::new(membership);
+        #[cfg(feature = "console")]
         let reporter = Reporter::new(observers, metrics, console);
+        #[cfg(not(feature = "console"))]
+        let reporter = Reporter::new(observers, metrics);
         let (leadership, shard) = (election_task.leadership().clone(), sharding_task.shard().clone());
         let mut groups = Groups::new(cluster, reporter, leadership, shard, defaults, overrides, handle);
         let mut shutdown = pin!(shutdown);

@@ -6,8 +6,9 @@ use std::{
     sync::Arc,
 };
 
+#[cfg(feature = "console")]
+use crate::console_data::{ConsoleData, ControllerEntry, ControllerGuard};
 use crate::{
-    console_data::{ConsoleData, ControllerEntry, ControllerGuard},
     error::panic_message,
     observer::{ControllerMetrics, ReconcileEvent, ReconcileObserver},
 };
@@ -18,17 +19,25 @@ pub(crate) struct Reporter {
     observers: Arc<[Arc<dyn ReconcileObserver>]>,
     pub(crate) metrics: Arc<dyn ControllerMetrics>,
     /// The data of the console, if there is one. It is also one of the observers.
+    #[cfg(feature = "console")]
     console: Option<Arc<ConsoleData>>,
 }
 
 impl Reporter {
     pub(crate) fn new(
+        #[cfg_attr(not(feature = "console"), expect(unused_mut, reason = "the console is an observer"))]
         mut observers: Vec<Arc<dyn ReconcileObserver>>,
         metrics: Arc<dyn ControllerMetrics>,
-        console: Option<Arc<ConsoleData>>,
+        #[cfg(feature = "console")] console: Option<Arc<ConsoleData>>,
     ) -> Self {
+        #[cfg(feature = "console")]
         observers.extend(console.clone().map(|console| console as Arc<dyn ReconcileObserver>));
-        Self { observers: observers.into(), metrics, console }
+        Self {
+            observers: observers.into(),
+            metrics,
+            #[cfg(feature = "console")]
+            console,
+        }
     }
 
     /// Reports whether there are observers.
@@ -38,6 +47,7 @@ impl Reporter {
 
     /// Adds a controller with a queue to the console, before it fills the queue. The controller is removed when the
     /// returned guard is dropped.
+    #[cfg(feature = "console")]
     pub(crate) fn add_controller(&self, controller: impl FnOnce() -> ControllerEntry) -> Option<ControllerGuard> {
         self.console.as_ref().map(|console| console.add_controller(controller()))
     }

@@ -212,6 +212,7 @@ impl Sharding {
     }
 
     /// Sets the receiver of metrics unless one is set.
+    #[cfg(feature = "metrics")]
     pub(crate) fn counted_by(mut self, metrics: impl ShardMetrics) -> Self {
         self.metrics.get_or_insert_with(|| Arc::new(metrics));
         self

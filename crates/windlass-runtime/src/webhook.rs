@@ -3,7 +3,7 @@
 //! A [`windlass_webhook::Server`] is a runnable. So is [`WebhookCertificates`]: it creates a certificate authority and
 //! a serving certificate, stores them in a Secret shared by the replicas, and renews them before they expire. It also
 //! injects the authority's certificate (`caBundle`) into webhook configurations and CRDs. Requires the feature
-//! `webhook`.
+//! `webhook`, and for the certificates also `certificates`.
 //!
 //! ```no_run
 //! use windlass_runtime::{Manager, shutdown, webhook::{CaBundleTarget, WebhookCertificates}};
@@ -33,15 +33,22 @@
 //!   ([`WebhookCertificates::settle`]).
 //! - A client that can read the Secret can impersonate the webhooks.
 
+#[cfg(feature = "certificates")]
 mod ca_bundle;
+#[cfg(feature = "certificates")]
 mod certificates;
+#[cfg(feature = "metrics")]
 mod metrics;
+#[cfg(feature = "certificates")]
 mod shared;
 
 use futures::{FutureExt as _, future::BoxFuture};
 use windlass_webhook::Server;
 
-pub use self::{ca_bundle::CaBundleTarget, certificates::WebhookCertificates, metrics::PrometheusWebhookMetrics};
+#[cfg(feature = "metrics")]
+pub use self::metrics::PrometheusWebhookMetrics;
+#[cfg(feature = "certificates")]
+pub use self::{ca_bundle::CaBundleTarget, certificates::WebhookCertificates};
 use crate::{
     Error, Result,
     runnable::{Group, Runnable, RunnableContext},

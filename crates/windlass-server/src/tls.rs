@@ -13,7 +13,6 @@ use rcgen::{
 };
 use rustls::{
     CipherSuite, ConfigBuilder, ServerConfig, SupportedCipherSuite, WantsVerifier,
-    crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 
@@ -103,6 +102,9 @@ pub enum TlsError {
         /// The name of the cipher suite.
         name: String,
     },
+    /// The program has no TLS cryptography.
+    #[error(transparent)]
+    NoProvider(#[from] windlass_tls::NoProvider),
     /// The certificates and the key do not match or cannot be used.
     #[error("cannot use the certificate")]
     Unusable(#[from] rustls::Error),
@@ -162,8 +164,8 @@ impl TlsIdentity {
     pub fn with_cipher_suites<'n>(mut self, names: impl IntoIterator<Item = &'n str>) -> Result<Self, TlsError> {
         let mut suites = Vec::new();
         for name in names {
-            let all = ring::default_provider().cipher_suites;
-            let found = all.iter().find(|suite| is_named(**suite, name));
+            let provider = windlass_tls::provider()?;
+            let found = provider.cipher_suites.iter().find(|suite| is_named(**suite, name));
             suites.push(found.ok_or_else(|| TlsError::CipherSuite { name: name.to_owned() })?.suite());
         }
         self.policy.suites = Some(suites);
@@ -236,8 +238,8 @@ impl TlsIdentity {
     }
 }
 
-fn server_config(policy: &Policy) -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, rustls::Error> {
-    let mut provider = ring::default_provider();
+fn server_config(policy: &Policy) -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, TlsError> {
+    let mut provider = (*windlass_tls::provider()?).clone();
     // As in Go, AES with 128 bits has priority: it costs a quarter less.
     provider.cipher_suites.sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
     if let Some(suites) = &policy.suites {
@@ -245,11 +247,11 @@ fn server_config(policy: &Policy) -> Result<ConfigBuilder<ServerConfig, WantsVer
     }
     let has_tls12 = provider.cipher_suites.iter().any(|suite| suite.tls13().is_none());
     let builder = ServerConfig::builder_with_provider(Arc::new(provider));
-    if policy.oldest == TlsVersion::V1_3 || !has_tls12 {
-        builder.with_protocol_versions(&[&rustls::version::TLS13])
+    Ok(if policy.oldest == TlsVersion::V1_3 || !has_tls12 {
+        builder.with_protocol_versions(&[&rustls::version::TLS13])?
     } else {
-        builder.with_safe_default_protocol_versions()
-    }
+        builder.with_safe_default_protocol_versions()?
+    })
 }
 
 /// Returns the IANA name of a cipher suite, which is also Go's.
@@ -264,7 +266,8 @@ fn is_named(suite: SupportedCipherSuite, name: &str) -> bool {
 }
 
 fn supported_suites() -> Vec<String> {
-    ring::default_provider().cipher_suites.into_iter().map(suite_name).collect()
+    let provider = windlass_tls::provider();
+    provider.iter().flat_map(|provider| &provider.cipher_suites).map(|suite| suite_name(*suite)).collect()
 }
 
 impl fmt::Debug for TlsIdentity {
@@ -336,7 +339,7 @@ mod tests {
         let handshake = async |identity: TlsIdentity| {
             let mut roots = rustls::RootCertStore::empty();
             roots.add(CertificateDer::from_pem_slice(identity.ca_pem().as_bytes()).unwrap()).unwrap();
-            let client = rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            let client = rustls::ClientConfig::builder_with_provider(windlass_tls::provider().unwrap())
                 .with_protocol_versions(&[&rustls::version::TLS12])
                 .unwrap()
                 .with_root_certificates(roots)

@@ -80,7 +80,7 @@ impl Call<'_> {
 
     async fn post_to(self, endpoint: &Endpoint, review: &Value) -> Result<Value, BoxError> {
         let bundle = BASE64_STANDARD.decode(self.config.text(&["caBundle"]))?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = windlass_tls::provider()?;
         let trusted = Bundle::from_pem(&bundle, provider.clone())?;
         let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let tls = tls.dangerous().with_custom_certificate_verifier(Arc::new(trusted)).with_no_client_auth();

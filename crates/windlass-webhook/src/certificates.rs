@@ -9,7 +9,6 @@ use std::{
 
 use parking_lot::Mutex;
 use rustls::{
-    crypto::ring::sign::any_supported_type,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
@@ -156,7 +155,8 @@ impl ResolvesServerCert for Loaded {
 
 fn certified(certificate: &[u8], key: &[u8]) -> Result<CertifiedKey, BoxError> {
     let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>()?;
-    let certified = CertifiedKey::new(chain, any_supported_type(&PrivateKeyDer::from_pem_slice(key)?)?);
+    let key = windlass_tls::provider()?.key_provider.load_private_key(PrivateKeyDer::from_pem_slice(key)?)?;
+    let certified = CertifiedKey::new(chain, key);
     certified.keys_match()?;
     Ok(certified)
 }

@@ -90,6 +90,9 @@ pub enum ServeError {
         /// The cause.
         source: windlass_api::BoxError,
     },
+    /// The program has no TLS cryptography.
+    #[error("setting up TLS")]
+    NoTlsProvider(#[from] windlass_tls::NoProvider),
     /// TLS cannot be configured.
     #[error("setting up TLS")]
     Tls(#[from] rustls::Error),

@@ -40,11 +40,24 @@
 //! |---|---|---|
 //! | `v1_36` | yes | the built-in kinds of Kubernetes 1.36 |
 //! | `v1_33`, `v1_34`, `v1_35`, `v1_37` | no | those of another minor version; also `earliest` and `latest`. At most one |
+//! | `standard` | yes | all default features except for the Kubernetes version |
 //! | `clientset` | yes | `Clientset`: an accessor for each built-in resource of that version |
 //! | `apply-configurations` | no | `windlass::apply_configurations`: apply configurations of the built-in kinds |
 //! | `schema` | yes | `windlass::api::schema`: the merge and comparison rules of the built-in kinds |
+//! | `certificates` | yes | certificates that the program creates itself, for webhooks and metrics; needs `ring` or `aws-lc-rs` |
+//! | `compression` | yes | compression of cached bodies beyond the memory budget, with zstd |
+//! | `console` | yes | `windlass::runtime::console`: the state of a manager in a browser |
+//! | `gzip` | yes | compressed responses |
+//! | `http2` | yes | HTTP/2 of the client |
+//! | `metrics` | yes | `windlass::runtime::metrics`: the Prometheus registry and its server |
+//! | `sharding` | yes | `windlass::runtime::sharding`: several replicas divide the objects |
+//! | `websockets` | yes | `Client::exec`, `Client::attach`, `Client::port_forward` |
+//! | `ring` | yes | TLS with ring |
+//! | `aws-lc-rs`, `fips` | no | TLS with aws-lc-rs, or with its FIPS module |
+//! | `openssl` | no | TLS with the system's OpenSSL |
+//! | `graviola` | no | TLS with graviola, which needs no C compiler |
 //! | `envtest` | no | `windlass::envtest`: an API server, clients and managers for tests, in process |
-//! | `config` | no | `windlass::config`: the configuration file of a manager |
+//! | `config` | no | `windlass::config`: the configuration file of a manager; includes `certificates`, `console`, `metrics` and `sharding` |
 //! | `flags` | no | command-line flags with the same settings, for `clap` |
 //! | `logging` | no | the log configured by file and flags, with `tracing-subscriber` |
 //! | `manifests` | no | `windlass::manifests`: CRDs, roles and webhook configurations of a project, validated and written as YAML |
@@ -58,8 +71,10 @@
 //! none. To use another one than 1.36, switch off the default features:
 //!
 //! ```toml
-//! windlass = { version = "0.1.0", default-features = false, features = ["clientset", "schema", "v1_34"] }
+//! windlass = { version = "0.1.0", default-features = false, features = ["standard", "v1_34"] }
 //! ```
+//!
+//! With neither, `windlass` has the least dependencies, and needs a feature or a process default for TLS.
 //!
 //! Without a version feature of Windlass, the version that the program selects on `k8s-openapi` applies. If two are
 //! selected, the build fails and names both.

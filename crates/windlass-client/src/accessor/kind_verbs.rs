@@ -9,7 +9,9 @@ use windlass_api::k8s_openapi::api::{
 };
 
 use super::Accessor;
-use crate::{ApprovalRequest, Exec, Logs, PortForward, Proxied, verbs::PatchOne};
+use crate::{ApprovalRequest, Logs, Proxied, verbs::PatchOne};
+#[cfg(feature = "websockets")]
+use crate::{Exec, PortForward};
 
 impl Accessor<Pod> {
     /// Reads the log of a container; see [`Client::logs`](crate::Client::logs).
@@ -18,16 +20,19 @@ impl Accessor<Pod> {
     }
 
     /// Runs a command in a container; see [`Client::exec`](crate::Client::exec).
+    #[cfg(feature = "websockets")]
     pub fn exec<S: Into<String>>(&self, name: impl Into<Arc<str>>, command: impl IntoIterator<Item = S>) -> Exec {
         self.resources.client.exec(self.key(name), command)
     }
 
     /// Attaches to the main process of a container.
+    #[cfg(feature = "websockets")]
     pub fn attach(&self, name: impl Into<Arc<str>>) -> Exec {
         self.resources.client.attach(self.key(name))
     }
 
     /// Forwards connections to ports of a pod; see [`Client::port_forward`](crate::Client::port_forward).
+    #[cfg(feature = "websockets")]
     pub fn port_forward(&self, name: impl Into<Arc<str>>) -> PortForward {
         self.resources.client.port_forward(self.key(name))
     }

@@ -4,7 +4,6 @@ use std::{fmt, fs, io, sync::Arc};
 
 use parking_lot::Mutex;
 use rustls::{
-    crypto::ring::sign::any_supported_type,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
@@ -61,7 +60,8 @@ impl ResolvesServerCert for ServingCertificate {
 
 fn certified(identity: &Identity) -> Result<CertifiedKey, BoxError> {
     let chain = CertificateDer::pem_slice_iter(&read(&identity.certificate)?).collect::<Result<Vec<_>, _>>()?;
-    let key = any_supported_type(&PrivateKeyDer::from_pem_slice(&read(&identity.key)?)?)?;
+    let key = PrivateKeyDer::from_pem_slice(&read(&identity.key)?)?;
+    let key = windlass_tls::provider()?.key_provider.load_private_key(key)?;
     let certified = CertifiedKey::new(chain, key);
     certified.keys_match()?;
     Ok(certified)

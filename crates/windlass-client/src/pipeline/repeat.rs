@@ -7,7 +7,9 @@ use thiserror::Error;
 use windlass_api::BoxError;
 
 use super::Reading;
-use crate::{body::Body, transport::NotBegun};
+use crate::body::Body;
+#[cfg(feature = "http2")]
+use crate::transport::NotBegun;
 
 /// The delay before a retry if the server specifies none.
 const LOST_WAIT: Duration = Duration::from_secs(1);
@@ -140,9 +142,11 @@ impl Loss {
     }
 
     fn of_one(error: &(dyn Error + 'static)) -> Option<Self> {
+        #[cfg(feature = "http2")]
         if error.is::<NotBegun>() {
             return Some(Self::Unprocessed);
         }
+        #[cfg(feature = "http2")]
         if let Some(error) = error.downcast_ref::<h2::Error>() {
             // A server that shuts down names the last stream that it has accepted. Only later streams get this error.
             let refused =

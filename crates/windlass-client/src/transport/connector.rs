@@ -116,7 +116,7 @@ impl Connector {
 
     /// Reports whether ALPN negotiates the HTTP version with the server itself.
     pub(super) fn may_negotiate(&self) -> bool {
-        self.server_name.is_some()
+        cfg!(feature = "http2") && self.server_name.is_some()
     }
 
     pub(super) fn with_tls(&self, tls: Option<Arc<ClientConfig>>) -> Self {

@@ -18,6 +18,7 @@ use std::{
     pin::Pin,
     sync::{Arc, Weak},
     task::{Context, Poll, Waker, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -31,7 +32,7 @@ use h2::{
 };
 use http::{HeaderName, Method, Request, Response, Uri, header, request::Parts};
 use http_body::{Body as _, Frame, SizeHint};
-use hyper_util::{client::legacy::connect::Connection as _, rt::TokioIo};
+use hyper_util::client::legacy::connect::Connection as _;
 use parking_lot::Mutex;
 use tokio::{
     task::AbortHandle,
@@ -41,12 +42,19 @@ use tower::Service as _;
 use windlass_api::BoxError;
 
 use super::{
-    CONNECTION_WINDOW, IDLE_TIMEOUT, PING_INTERVAL, PING_TIMEOUT, STREAM_WINDOW,
+    IDLE_TIMEOUT,
     connector::{Connector, Socket},
-    pools::Stream,
+    pools::{Failure, SendResult, SpareSocket, Stream},
 };
 use crate::body::Body;
 
+/// The interval of pings, which detect dead connections, because watches may be silent for long.
+pub(super) const PING_INTERVAL: Duration = Duration::from_secs(30);
+pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(15);
+/// The flow-control window of a connection. It is large, because a slow reader of one watch must not block the others
+/// on the connection.
+const CONNECTION_WINDOW: u32 = 1 << 30;
+const STREAM_WINDOW: u32 = 4 << 20;
 /// The maximum size of response headers in bytes, as in hyper.
 const HEADERS: u32 = 16 * 1024;
 /// The maximum size of the send buffer of a stream in bytes, as in hyper.
@@ -90,9 +98,6 @@ enum State {
     Http1,
 }
 
-/// An open socket, until a pool takes it.
-pub(super) type SpareSocket = Arc<Mutex<Option<TokioIo<Socket>>>>;
-
 /// The state in which a request finds the connection.
 enum BeginResult {
     /// A connection, with the result of starting the request on it.
@@ -102,21 +107,6 @@ enum BeginResult {
 }
 
 type Opening = BoxFuture<'static, Result<(), NotOpened>>;
-
-/// The result of a request.
-pub(super) enum SendResult {
-    Answered(Response<ResponseBody>),
-    /// The server supports only HTTP/1.1.
-    Http1(Request<Body>),
-}
-
-/// The reason why there is no response.
-pub(super) enum Failure {
-    /// The connection could not be opened.
-    Connect(BoxError),
-    /// The connection was lost, or the server has reset the stream.
-    Stream(BoxError),
-}
 
 /// The start of an idle period, with the number of requests carried until then.
 struct Idle {
@@ -411,13 +401,5 @@ impl fmt::Display for NotOpened {
 impl Error for NotOpened {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.0.source()
-    }
-}
-
-impl From<Failure> for BoxError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Connect(error) | Failure::Stream(error) => error,
-        }
     }
 }

@@ -34,7 +34,7 @@ use windlass_api::BoxError;
 use super::{
     connections::Closing,
     connector::{Connector, Socket},
-    http2::{Failure, Http2, ResponseBody, SendResult, SpareSocket},
+    http2::{Http2, ResponseBody},
     rotation::{Generation, Rotation},
     upgrade,
 };
@@ -82,6 +82,25 @@ struct Pool {
     http1: Client<SpareSocketFirst, Body>,
     streams: Stream,
 }
+
+/// The result of a request over HTTP/2.
+pub(super) enum SendResult {
+    #[cfg_attr(not(feature = "http2"), expect(dead_code, reason = "there is no HTTP/2 connection"))]
+    Answered(Response<ResponseBody>),
+    /// The server supports only HTTP/1.1.
+    Http1(Request<Body>),
+}
+
+/// The reason why there is no response.
+pub(super) enum Failure {
+    /// The connection could not be opened.
+    Connect(BoxError),
+    /// The connection was lost, or the server has reset the stream.
+    Stream(BoxError),
+}
+
+/// An open socket, until a pool takes it.
+pub(super) type SpareSocket = Arc<Mutex<Option<TokioIo<Socket>>>>;
 
 /// Counts one for the pool itself and one for each open request.
 pub(super) type Stream = Arc<()>;
@@ -215,6 +234,14 @@ impl Pool {
                 }
                 Err(error) => Err(Failure::Stream(error.into())),
             },
+        }
+    }
+}
+
+impl From<Failure> for BoxError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Connect(error) | Failure::Stream(error) => error,
         }
     }
 }

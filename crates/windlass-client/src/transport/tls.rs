@@ -6,7 +6,7 @@ use http::Uri;
 use rustls::{
     ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, SupportedCipherSuite,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
+    crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
 };
 
@@ -19,13 +19,11 @@ use crate::{
 const HTTP1: &[u8] = b"http/1.1";
 
 pub(super) fn client_config(options: &TlsOptions, material: &Material) -> Result<ClientConfig, ConfigError> {
-    let provider = Arc::new(match &options.cipher_suites {
-        None => ring::default_provider(),
-        Some(suites) => CryptoProvider {
-            cipher_suites: suites.iter().copied().map(cipher_suite).collect(),
-            ..ring::default_provider()
-        },
-    });
+    let mut provider = windlass_tls::provider()?;
+    if let Some(suites) = &options.cipher_suites {
+        let cipher_suites = suites.iter().map(|suite| supported(&provider, *suite)).collect::<Result<_, _>>()?;
+        provider = Arc::new(CryptoProvider { cipher_suites, ..(*provider).clone() });
+    }
     let versions: &[_] = match options.minimum_version {
         TlsVersion::V1_2 => rustls::ALL_VERSIONS,
         TlsVersion::V1_3 => &[&rustls::version::TLS13],
@@ -49,15 +47,16 @@ pub(super) fn client_config(options: &TlsOptions, material: &Material) -> Result
         }
     };
     config.alpn_protocols = match options.protocols {
-        Protocols::Http2OrHttp1 => vec![b"h2".to_vec(), HTTP1.to_vec()],
-        Protocols::Http1 => vec![HTTP1.to_vec()],
+        Protocols::Http2OrHttp1 if cfg!(feature = "http2") => vec![b"h2".to_vec(), HTTP1.to_vec()],
+        Protocols::Http2OrHttp1 | Protocols::Http1 => vec![HTTP1.to_vec()],
     };
     Ok(config)
 }
 
-fn cipher_suite(suite: CipherSuite) -> SupportedCipherSuite {
-    use ring::cipher_suite as known;
-    match suite {
+/// Returns the provider's implementation of a cipher suite.
+fn supported(provider: &CryptoProvider, suite: CipherSuite) -> Result<SupportedCipherSuite, ConfigError> {
+    use rustls::CipherSuite as known;
+    let wanted = match suite {
         CipherSuite::Aes128GcmSha256 => known::TLS13_AES_128_GCM_SHA256,
         CipherSuite::Aes256GcmSha384 => known::TLS13_AES_256_GCM_SHA384,
         CipherSuite::Chacha20Poly1305Sha256 => known::TLS13_CHACHA20_POLY1305_SHA256,
@@ -67,7 +66,9 @@ fn cipher_suite(suite: CipherSuite) -> SupportedCipherSuite {
         CipherSuite::EcdheRsaWithAes128GcmSha256 => known::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
         CipherSuite::EcdheRsaWithAes256GcmSha384 => known::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
         CipherSuite::EcdheRsaWithChacha20Poly1305Sha256 => known::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
-    }
+    };
+    let found = provider.cipher_suites.iter().find(|suite| suite.suite() == wanted).copied();
+    found.ok_or_else(|| ConfigError::tls(format!("cipher suite {wanted:?}"), "the TLS provider does not support it"))
 }
 
 /// Returns the configuration restricted to HTTP/1.1.

@@ -25,13 +25,13 @@ use super::{
 };
 use crate::{
     Error, Group, Leadership, Result, Runnable, RunnableContext,
+    cache_labels::{selector, short},
     console_data::{
         ConsoleData,
         history::EVERY,
         state::{CacheState, LeadershipState, Process, State},
     },
     host,
-    metrics::{selector, short},
     serving::{serve, text},
 };
 

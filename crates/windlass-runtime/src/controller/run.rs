@@ -10,19 +10,20 @@ use tokio::{
 };
 use windlass_api::{Object, ObjectRef};
 use windlass_cache::{InformerSet, Registrations};
+use windlass_client::Client;
 use windlass_queue::{RateLimiter, WorkQueue};
 
 use super::{
-    Controller, moves,
+    Controller,
     worker::{Work, Worker},
 };
+#[cfg(feature = "console")]
+use crate::console_data::ControllerEntry;
 use crate::{
-    CachedClient, Error, Result, RunnableContext,
-    console_data::ControllerEntry,
+    CachedClient, Error, Result, RunnableContext, Shard,
     controller_settings::{Order, Settings},
     reconcile::{Shared, Stores},
     reporter::Reporter,
-    sharding::ShardGate,
     source::{self, Started, Target},
     trigger_notes::TriggerNotes,
     write_attribution,
@@ -43,10 +44,12 @@ where
     let workers = settings.concurrency.get();
 
     let (leadership, shard) = controller.activation.resolve(&name, &context)?;
+    #[cfg(feature = "sharding")]
     let preparation = shard.prepare();
 
     // 1. Create the queue.
     let queue = build_queue(&name, settings, controller.limiter, &context.reporter);
+    #[cfg(feature = "console")]
     let _guard =
         context.reporter.add_controller(|| ControllerEntry::new(&name, &controller.root, workers, queue.clone()));
 
@@ -76,14 +79,13 @@ where
     //    missing, and might create them again.
     let Some(registrations) = sync(started, settings.sync_timeout, &context).await? else { return Ok(()) };
 
+    #[cfg(feature = "sharding")]
     drop(preparation);
 
     let informers = stores.informers::<K>(&controller.root);
     let informers = informers.expect("the root's source was started").clone();
-    let mut client = write_attribution::reporting_client(context.cluster().client_for(&name), &context.reporter);
-    if shard.is_shared() {
-        client = client.with_gate(ShardGate::new(shard.clone()));
-    }
+    let client =
+        gated(write_attribution::reporting_client(context.cluster().client_for(&name), &context.reporter), &shard);
     let shared = Arc::new(Shared {
         client: CachedClient::new(client, context.cluster().clone()),
         clock: context.cluster().clock().clone(),
@@ -103,9 +105,10 @@ where
             tracing::info!(controller = &*name, workers, "caches are synced, starting workers");
         }
     }
+    #[cfg(feature = "sharding")]
     if shard.is_shared() {
-        let moves = moves::follow(shard.clone(), informers.store(), queue.clone(), Arc::clone(&name), context.clone());
-        tasks.spawn(moves.boxed());
+        let (store, key_queue, context) = (informers.store(), queue.clone(), context.clone());
+        tasks.spawn(super::moves::follow(shard.clone(), store, key_queue, Arc::clone(&name), context).boxed());
     }
     let worker = Arc::new(Worker {
         queue: queue.clone(),
@@ -150,6 +153,16 @@ where
     queue.shut_down_with_drain().await; // which is shut down already: waits for its timer task only
     tracing::info!(controller = &*name, "stopped");
     Ok(())
+}
+
+/// Returns the client with the gate of the shard, if there is one.
+#[cfg_attr(not(feature = "sharding"), expect(unused_variables, reason = "there are no shards"))]
+fn gated(client: Client, shard: &Shard) -> Client {
+    #[cfg(feature = "sharding")]
+    if shard.is_shared() {
+        return client.with_gate(crate::sharding::ShardGate::new(shard.clone()));
+    }
+    client
 }
 
 /// Runs a future until a stop is requested.

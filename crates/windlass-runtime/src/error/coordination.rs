@@ -24,6 +24,7 @@ pub enum InvalidElection {
 }
 
 /// The reason why the settings of sharding are invalid.
+#[cfg(feature = "sharding")]
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum InvalidSharding {

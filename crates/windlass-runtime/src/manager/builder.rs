@@ -10,15 +10,20 @@ use windlass_api::{ApiResource, Clock, Entropy, ListWatch};
 use windlass_client::Client;
 
 use super::Manager;
+#[cfg(feature = "console")]
+use crate::Console;
+#[cfg(feature = "metrics")]
+use crate::metrics::{MetricsServer, Registry};
 use crate::{
-    CacheOptions, Console, ControllerDefaults, ControllerMetrics, LeaderElection, ManagerHandle, Runnable, Sharding,
+    CacheOptions, ControllerDefaults, ControllerMetrics, LeaderElection, ManagerHandle, Runnable,
     caches::{Caches, UndeclaredReads},
     cluster::{Cluster, ListWatches},
     controller_settings::{ControllerOverride, Overrides},
     events::{EventApi, EventSender},
     health::Probes,
-    metrics::{MetricsServer, NoMetrics, Registry},
+    metrics::NoMetrics,
     read_your_writes,
+    sharding::Sharding,
 };
 
 /// The default grace period.
@@ -41,9 +46,12 @@ pub struct ManagerBuilder {
     event_api: EventApi,
     /// `None`: the registry, if there is one.
     metrics: Option<Arc<dyn ControllerMetrics>>,
+    #[cfg(feature = "metrics")]
     registry: Option<Registry>,
+    #[cfg(feature = "metrics")]
     metrics_server: Option<Box<dyn FnOnce(&Registry) -> MetricsServer + Send>>,
     probes: Probes,
+    #[cfg(feature = "console")]
     console: Option<Console>,
 }
 
@@ -65,9 +73,12 @@ impl ManagerBuilder {
             sharding: None,
             event_api: EventApi::default(),
             metrics: None,
+            #[cfg(feature = "metrics")]
             registry: None,
+            #[cfg(feature = "metrics")]
             metrics_server: None,
             probes: Probes::disabled(),
+            #[cfg(feature = "console")]
             console: None,
         }
     }
@@ -131,6 +142,7 @@ impl ManagerBuilder {
     /// Divides the keys of controllers among the replicas of the program, see [`Sharding`]. Only controllers with
     /// [`Controller::sharded`](crate::Controller::sharded) take part. Runnables that must run only once also need a
     /// leader election.
+    #[cfg(feature = "sharding")]
     pub fn sharding(mut self, sharding: Sharding) -> Self {
         self.sharding = Some(sharding);
         self
@@ -150,6 +162,7 @@ impl ManagerBuilder {
 
     /// Sets the registry for all metrics: controllers, their queues, the caches, the requests of the manager's client,
     /// and leader election.
+    #[cfg(feature = "metrics")]
     pub fn registry(mut self, registry: &Registry) -> Self {
         self.registry = Some(registry.clone());
         self
@@ -163,6 +176,7 @@ impl ManagerBuilder {
     /// builder.metrics_server(|registry| MetricsServer::bind(":8443", registry).secure().for_authorized())
     /// # }
     /// ```
+    #[cfg(feature = "metrics")]
     pub fn metrics_server(mut self, server: impl FnOnce(&Registry) -> MetricsServer + Send + 'static) -> Self {
         self.metrics_server = Some(Box::new(server));
         self
@@ -175,6 +189,7 @@ impl ManagerBuilder {
     }
 
     /// Serves the [`Console`]: on a loopback port (`"9090"`), at an address (`"[::1]:9090"`), or on a listener.
+    #[cfg(feature = "console")]
     pub fn console(mut self, console: impl Into<Console>) -> Self {
         self.console = Some(console.into());
         self
@@ -225,27 +240,31 @@ impl ManagerBuilder {
 
     /// Creates the manager, without runnables.
     pub fn build(self) -> Manager {
+        let (client, election, sharding, metrics) = (self.client, self.election, self.sharding, self.metrics);
+        #[cfg(feature = "metrics")]
         let registry = self.registry.or_else(|| self.metrics_server.is_some().then(Registry::new));
+        #[cfg(feature = "metrics")]
         let client = match &registry {
-            Some(registry) => self.client.with_metrics(registry.requests_to("")),
-            None => self.client,
+            Some(registry) => client.with_metrics(registry.requests_to("")),
+            None => client,
         };
         #[cfg(feature = "otlp")]
         let client = if client.has_trace_headers() { client } else { client.with_trace_headers(crate::otlp::inject) };
-        let election = self.election.map(|election| match &registry {
+        #[cfg(feature = "metrics")]
+        let election = election.map(|election| match &registry {
             Some(registry) => election.counted_by(registry.clone()),
             None => election,
         });
-        let sharding = self.sharding.map(|sharding| match &registry {
+        #[cfg(all(feature = "metrics", feature = "sharding"))]
+        let sharding = sharding.map(|sharding| match &registry {
             Some(registry) => sharding.counted_by(registry.clone()),
             None => sharding,
         });
-        let metrics = match (self.metrics, &registry) {
-            (Some(metrics), _) => metrics,
-            (None, Some(registry)) => Arc::new(registry.clone()),
-            (None, None) => Arc::new(NoMetrics),
-        };
+        #[cfg(feature = "metrics")]
+        let metrics = metrics.or_else(|| Some(Arc::new(registry.clone()?)));
+        let metrics = metrics.unwrap_or_else(|| Arc::new(NoMetrics));
         let (sender, events) = EventSender::new(self.clock.clone(), self.entropy.clone());
+        #[cfg(feature = "console")]
         let clock = self.clock.clone();
         let cluster = Cluster::new(
             client,
@@ -256,14 +275,22 @@ impl ManagerBuilder {
             self.entropy,
             sender,
         );
+        #[cfg(feature = "metrics")]
         if let Some(registry) = &registry {
             registry.watch_caches(cluster.cache_statuses());
         }
+        #[cfg_attr(
+            not(any(feature = "console", feature = "metrics")),
+            expect(unused_mut, reason = "there are no servers")
+        )]
         let mut runnables: Vec<Box<dyn Runnable>> = Vec::new();
+        #[cfg(feature = "metrics")]
         if let Some((server, registry)) = self.metrics_server.zip(registry) {
             runnables.push(Box::new(server(&registry)));
         }
+        #[cfg(feature = "console")]
         let console = self.console.map(|console| console.server(clock));
+        #[cfg(feature = "console")]
         let console = console.map(|(server, data)| {
             runnables.push(Box::new(server));
             data
@@ -284,6 +311,7 @@ impl ManagerBuilder {
             event_api: self.event_api,
             observers: Vec::new(),
             metrics,
+            #[cfg(feature = "console")]
             console,
         }
     }

@@ -13,6 +13,8 @@ use prometheus::{
 };
 use windlass_cache::{InformerPhase, InformerStatus};
 
+use crate::cache_labels::{selector, short};
+
 /// The labels of a cache: the resource with its group, the Rust type, the namespace and the selectors.
 const LABELS: [&str; 4] = ["resource", "type", "namespace", "selector"];
 
@@ -177,18 +179,6 @@ impl Moment {
         ];
         parts.into_iter().flat_map(Collector::collect).collect()
     }
-}
-
-/// Returns the label selector and the field selector, joined by a comma.
-pub(crate) fn selector(status: &InformerStatus) -> String {
-    let parts: Vec<_> = [&status.labels, &status.fields].into_iter().filter_map(Option::as_deref).collect();
-    parts.join(",")
-}
-
-/// Returns a type's name without its path.
-pub(crate) fn short(type_name: &str) -> &str {
-    let path = type_name.split('<').next().unwrap_or_default();
-    path.rsplit("::").next().unwrap_or_default()
 }
 
 fn integer(value: usize) -> i64 {

@@ -13,14 +13,16 @@ use prometheus::{
 use windlass_cache::InformerStatus;
 use windlass_queue::{QueueMetrics, UnfinishedWork};
 
+#[cfg(feature = "sharding")]
+use super::shards::Shards;
 use super::{
     ControllerMetrics, UnfinishedProbe,
     caches::Caches,
     depth::{self, Depth},
-    factory::{MetricFactory, REQUEST_SECONDS},
+    factory::MetricFactory,
     requests::{RequestCounter, Requests},
 };
-use crate::{Outcome, Retry, leader_election::ElectionMetrics, sharding::ShardMetrics};
+use crate::{Outcome, Retry, leader_election::ElectionMetrics};
 
 /// Buckets for the durations of reconciles, in seconds.
 const RECONCILE_BUCKETS: &[f64] = &[
@@ -37,16 +39,17 @@ const QUEUE_BUCKETS: &[f64] = &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 
 /// the sharding. Pass it to a manager with [`ManagerBuilder::registry`](crate::ManagerBuilder::registry), and serve it
 /// with a [`MetricsServer`](super::MetricsServer).
 #[derive(Clone)]
-pub struct Registry(Arc<Inner>);
+pub struct Registry(pub(super) Arc<Inner>);
 
-struct Inner {
+pub(super) struct Inner {
     registry: prometheus::Registry,
     controllers: Controllers,
     queues: Queues,
     requests: Arc<Requests>,
     leading: IntGaugeVec,
     slow_paths: IntCounterVec,
-    shards: Shards,
+    #[cfg(feature = "sharding")]
+    pub(super) shards: Shards,
     caches: Caches,
 }
 
@@ -84,15 +87,6 @@ struct Queue {
     retries: IntCounter,
 }
 
-/// The metrics `windlass_shard_*`, by group name.
-struct Shards {
-    members: IntGaugeVec,
-    keys: IntGaugeVec,
-    moved: IntCounterVec,
-    handovers: HistogramVec,
-    losses: IntCounterVec,
-}
-
 // === impl Registry ===
 
 impl Registry {
@@ -114,10 +108,21 @@ impl Registry {
             "Total number of renewals that had to read the lease first, by lease name.",
             &["name"],
         );
+        #[cfg(feature = "sharding")]
         let shards = Shards::new(&factory);
         let caches = Caches::default();
         factory.register(Ok(caches.clone()));
-        Self(Arc::new(Inner { registry, controllers, queues, requests, leading, slow_paths, shards, caches }))
+        Self(Arc::new(Inner {
+            registry,
+            controllers,
+            queues,
+            requests,
+            leading,
+            slow_paths,
+            #[cfg(feature = "sharding")]
+            shards,
+            caches,
+        }))
     }
 
     /// Adds the metrics of the caches that `statuses` returns.
@@ -224,31 +229,6 @@ impl ElectionMetrics for Registry {
 
     fn slow_path(&self, lease: &str) {
         self.0.slow_paths.with_label_values(&[lease]).inc();
-    }
-}
-
-impl ShardMetrics for Registry {
-    fn members(&self, group: &str, members: usize) {
-        let of = &self.0.shards;
-        of.members.with_label_values(&[group]).set(i64::try_from(members).unwrap_or(i64::MAX));
-        of.handovers.with_label_values(&[group]);
-        of.losses.with_label_values(&[group]);
-    }
-
-    fn moved(&self, group: &str, controller: &str, gained: usize, lost: usize, owned: usize) {
-        let of = &self.0.shards;
-        of.keys.with_label_values(&[group, controller]).set(i64::try_from(owned).unwrap_or(i64::MAX));
-        for (direction, keys) in [("gained", gained), ("lost", lost)] {
-            of.moved.with_label_values(&[group, controller, direction]).inc_by(keys as u64);
-        }
-    }
-
-    fn handed_over(&self, group: &str, took: Duration) {
-        self.0.shards.handovers.with_label_values(&[group]).observe(took.as_secs_f64());
-    }
-
-    fn lost(&self, group: &str) {
-        self.0.shards.losses.with_label_values(&[group]).inc();
     }
 }
 
@@ -392,40 +372,5 @@ impl QueueMetrics for Queue {
 impl Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("name", &self.depth.name()).finish_non_exhaustive()
-    }
-}
-
-// === impl Shards ===
-
-impl Shards {
-    fn new(factory: &MetricFactory<'_>) -> Self {
-        Self {
-            members: factory.gauges(
-                "windlass_shard_members",
-                "Number of members in the group, as seen by this process; 0 while it is not a member.",
-                &["group"],
-            ),
-            keys: factory.gauges(
-                "windlass_shard_keys",
-                "Number of objects of a controller owned by this process after the last move.",
-                &["group", "controller"],
-            ),
-            moved: factory.counters(
-                "windlass_shard_keys_moved_total",
-                "Total number of objects of a controller that this process gained or lost.",
-                &["group", "controller", "direction"],
-            ),
-            handovers: factory.histograms(
-                "windlass_shard_handover_seconds",
-                "Time from a change of the group to the handover of the moved keys, in seconds.",
-                &["group"],
-                REQUEST_SECONDS,
-            ),
-            losses: factory.counters(
-                "windlass_shard_losses_total",
-                "Total number of times that this process lost its lease and all keys.",
-                &["group"],
-            ),
-        }
     }
 }

@@ -2,25 +2,18 @@
 
 use std::{
     fmt::{self, Debug},
-    fs, io,
-    path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::Full;
-use tokio::{net::TcpListener, time::sleep};
-use tokio_rustls::rustls::ServerConfig;
-use windlass_api::{BoxError, Clock, ErrorChain};
-use windlass_client::{
-    certificates::{CertificateError, ServingCertificate, Validity, self_signed},
-    config::{Identity, LiveIdentity, Pem},
-};
+use tokio::net::TcpListener;
 use windlass_serve::RequestBody;
 
+#[cfg(feature = "certificates")]
+use super::tls::Tls;
 use super::{Registry, access::Authorizer};
 use crate::{
     Error, Group, Result, Runnable, RunnableContext,
@@ -29,12 +22,6 @@ use crate::{
 
 /// The version of the text format.
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-
-/// The validity of a generated certificate, and the time until the next one is generated.
-const LIFETIME: Duration = Duration::from_hours(365 * 24);
-const RENEWAL: Duration = Duration::from_hours(180 * 24);
-/// The interval at which certificate files are checked.
-const RELOAD: Duration = Duration::from_secs(10);
 
 /// Serves a [`Registry`] at `/metrics`. Add it to a [`Manager`](crate::Manager).
 ///
@@ -50,44 +37,10 @@ const RELOAD: Duration = Duration::from_secs(10);
 pub struct MetricsServer {
     listen: Listen,
     registry: Registry,
-    transport: Transport,
+    /// `None`: no TLS.
+    #[cfg(feature = "certificates")]
+    tls: Option<Tls>,
     audience: Audience,
-}
-
-/// The transport of the server.
-enum Transport {
-    Plain,
-    /// TLS with a generated certificate.
-    SelfSigned,
-    /// TLS with a certificate that the program manages.
-    Certified(LiveIdentity),
-    /// TLS with a certificate in files.
-    Files(CertificateFiles),
-}
-
-/// The paths of a PEM certificate and its key, which may be replaced.
-#[derive(Debug)]
-struct CertificateFiles {
-    certificate: PathBuf,
-    key: PathBuf,
-}
-
-/// A certificate file cannot be read or used.
-#[derive(Debug, thiserror::Error)]
-#[error("reading {}", path.display())]
-struct UnreadableCertificate {
-    path: PathBuf,
-    source: io::Error,
-}
-
-/// The renewal of the certificate while the server runs.
-enum CertificateRenewal {
-    /// The program renews the certificate.
-    None,
-    /// The server generates a new one in time.
-    Renew,
-    /// The server reloads the files.
-    Follow(CertificateFiles),
 }
 
 /// The clients that may read metrics.
@@ -112,25 +65,38 @@ impl MetricsServer {
 
     fn new(listen: Listen, registry: &Registry) -> Self {
         let registry = registry.clone();
-        Self { listen, registry, transport: Transport::Plain, audience: Audience::Everybody }
+        Self {
+            listen,
+            registry,
+            #[cfg(feature = "certificates")]
+            tls: None,
+            audience: Audience::Everybody,
+        }
     }
 
     /// Enables TLS with a self-signed certificate for `localhost`. The certificate is replaced long before it expires.
+    #[cfg(feature = "certificates")]
     pub fn secure(mut self) -> Self {
-        self.transport = Transport::SelfSigned;
+        self.tls = Some(Tls::SelfSigned);
         self
     }
 
     /// Enables TLS with the current certificate of `identity` for each new connection.
-    pub fn secure_with(mut self, identity: LiveIdentity) -> Self {
-        self.transport = Transport::Certified(identity);
+    #[cfg(feature = "certificates")]
+    pub fn secure_with(mut self, identity: windlass_client::config::LiveIdentity) -> Self {
+        self.tls = Some(Tls::Certified(identity));
         self
     }
 
     /// Enables TLS with a PEM certificate and key from files. The files are reloaded every 10 s. If they are invalid,
     /// the previous certificate stays in use.
-    pub fn secure_with_files(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
-        self.transport = Transport::Files(CertificateFiles { certificate: certificate.into(), key: key.into() });
+    #[cfg(feature = "certificates")]
+    pub fn secure_with_files(
+        mut self,
+        certificate: impl Into<std::path::PathBuf>,
+        key: impl Into<std::path::PathBuf>,
+    ) -> Self {
+        self.tls = Some(Tls::files(certificate.into(), key.into()));
         self
     }
 
@@ -156,29 +122,27 @@ impl Runnable for MetricsServer {
 
     fn run(self: Box<Self>, context: RunnableContext) -> BoxFuture<'static, Result<()>> {
         async move {
-            let Self { listen, registry, transport, audience } = *self;
+            let Self {
+                listen,
+                registry,
+                audience,
+                #[cfg(feature = "certificates")]
+                tls,
+            } = *self;
             let Some(listener) = listen.bind().await.map_err(|source| Error::Listen { source })? else { return Ok(()) };
             if let Ok(address) = listener.local_addr() {
                 tracing::info!(%address, ?audience, "showing metrics");
             }
-            let clock = context.cluster().clock();
-            let identity = LiveIdentity::new();
-            let (tls, renewal) = match transport {
-                Transport::Plain => (None, CertificateRenewal::None),
-                Transport::Certified(identity) => (Some(tls_config(identity)), CertificateRenewal::None),
-                Transport::SelfSigned => {
-                    renew(&identity, clock).map_err(Error::other)?;
-                    (Some(tls_config(identity.clone())), CertificateRenewal::Renew)
-                }
-                Transport::Files(files) => {
-                    files.read(&identity).map_err(Error::other)?;
-                    (Some(tls_config(identity.clone())), CertificateRenewal::Follow(files))
-                }
+            let (config, renewal) = (None, std::future::pending().boxed());
+            #[cfg(feature = "certificates")]
+            let (config, renewal) = match tls {
+                None => (config, renewal),
+                Some(tls) => tls.start(context.cluster().clock().clone())?,
             };
             let authorizer =
                 (audience == Audience::Authorized).then(|| Authorizer::new(context.cluster().client().clone()));
             let authorizer = Arc::new(authorizer);
-            let serving = serve(listener, tls, context.stop(), move |request: Request<RequestBody>| {
+            let serving = serve(listener, config, context.stop(), move |request: Request<RequestBody>| {
                 let (authorizer, registry) = (Arc::clone(&authorizer), registry.clone());
                 async move {
                     if let Some(authorizer) = &*authorizer
@@ -191,7 +155,7 @@ impl Runnable for MetricsServer {
             });
             tokio::select! {
                 () = serving => {}
-                () = renewal.run(&identity, clock) => {}
+                () = renewal => {}
             }
             Ok(())
         }
@@ -218,82 +182,4 @@ fn show(registry: &Registry, method: &Method, path: &str) -> Answer {
     let mut answer = Answer::new(Full::new(Bytes::from(registry.text())));
     answer.headers_mut().insert(header::CONTENT_TYPE, TEXT);
     answer
-}
-
-fn tls_config(identity: LiveIdentity) -> Arc<ServerConfig> {
-    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("ring supports the default TLS versions")
-        .with_no_client_auth()
-        .with_cert_resolver(Arc::new(ServingCertificate::new(identity)));
-    Arc::new(config)
-}
-
-/// Generates a certificate and puts it into use.
-fn renew(identity: &LiveIdentity, clock: &Clock) -> Result<(), CertificateError> {
-    let keyed = self_signed(["localhost", "127.0.0.1", "::1"], Validity::starting(clock.now(), LIFETIME))?;
-    identity.set(keyed.identity());
-    Ok(())
-}
-
-impl CertificateRenewal {
-    /// Renews the certificate forever.
-    async fn run(self, identity: &LiveIdentity, clock: &Clock) {
-        let pause = match &self {
-            Self::None => return std::future::pending().await,
-            Self::Renew => RENEWAL,
-            Self::Follow(_) => RELOAD,
-        };
-        loop {
-            sleep(pause).await;
-            let result = match &self {
-                Self::None => Ok(()),
-                Self::Renew => renew(identity, clock).map_err(BoxError::from),
-                Self::Follow(files) => files.read(identity).map_err(BoxError::from),
-            };
-            if let Err(error) = result {
-                tracing::error!(error = %ErrorChain(&*error), "cannot renew the metrics certificate, the previous one stays in use");
-            }
-        }
-    }
-}
-
-impl CertificateFiles {
-    /// Loads the files if they have changed. Blocks on the file system for two small files.
-    fn read(&self, identity: &LiveIdentity) -> Result<(), UnreadableCertificate> {
-        let file = |path: &Path| {
-            fs::read(path).map_err(|source| UnreadableCertificate { path: path.to_owned(), source }).map(Pem::Data)
-        };
-        let found = Identity::new(file(&self.certificate)?, file(&self.key)?);
-        if identity.current().is_none_or(|current| *current != found) {
-            identity.set(found);
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn metrics_certificate_files_are_reloaded_if_valid() {
-        let directory = std::env::temp_dir().join(format!("windlass-files-{}", std::process::id()));
-        let files = CertificateFiles { certificate: directory.join("a.crt"), key: directory.join("a.key") };
-        let identity = LiveIdentity::new();
-        let in_use = || identity.current().map(|current| current.certificate.clone());
-        fs::create_dir_all(&directory).unwrap();
-        fs::write(&files.key, "key").unwrap();
-        let error = files.read(&identity).unwrap_err().to_string();
-        assert_eq!((error, in_use()), (format!("reading {}", files.certificate.display()), None));
-        for text in ["first", "second"] {
-            fs::write(&files.certificate, text).unwrap();
-            files.read(&identity).unwrap();
-            assert_eq!(in_use(), Some(Pem::Data(text.into())));
-        }
-        fs::remove_dir_all(&directory).unwrap();
-        files.read(&identity).unwrap_err();
-        assert_eq!(in_use(), Some(Pem::Data("second".into())));
-    }
 }

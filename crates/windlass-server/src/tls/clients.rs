@@ -42,7 +42,7 @@ impl ClientAuthority {
         for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
             roots.add(certificate.map_err(|source| TlsError::Pem { what: "client CA", source })?)?;
         }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = windlass_tls::provider()?;
         Ok(Self(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?))
     }
 

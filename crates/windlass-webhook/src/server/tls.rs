@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use rustls::{
     ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
+    crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _},
     server::{NoClientAuth, ResolvesServerCert, WebPkiClientVerifier, danger::ClientCertVerifier},
 };
@@ -17,7 +17,7 @@ pub(super) fn config(
     resolver: Arc<dyn ResolvesServerCert>,
     client_ca: Option<&Path>,
 ) -> Result<Arc<ServerConfig>, ServeError> {
-    let provider = Arc::new(ring::default_provider());
+    let provider = windlass_tls::provider()?;
     let clients: Arc<dyn ClientCertVerifier> = match client_ca {
         None => Arc::new(NoClientAuth),
         Some(path) => {
@@ -43,8 +43,8 @@ fn authorities(path: &Path, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn Cl
 }
 
 /// Returns a client configuration for the readiness check, which accepts any server.
-pub(super) fn curious() -> Result<ClientConfig, Error> {
-    let provider = Arc::new(ring::default_provider());
+pub(super) fn curious() -> Result<ClientConfig, BoxError> {
+    let provider = windlass_tls::provider()?;
     let verifier = Arc::new(Anybody(Arc::clone(&provider)));
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())

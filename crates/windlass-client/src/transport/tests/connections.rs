@@ -9,7 +9,10 @@ use std::{
 
 use tokio::{io::ReadBuf, net::TcpStream};
 
-use super::*;
+use super::{
+    super::http2::{PING_INTERVAL, PING_TIMEOUT},
+    *,
+};
 use crate::{
     auth::{ExecConfig, ExecVersion},
     connection_options::Dialer,

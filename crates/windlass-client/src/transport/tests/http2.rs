@@ -8,7 +8,7 @@ use std::{
 use futures::future::join_all;
 use tokio::sync::Semaphore;
 
-use super::*;
+use super::{super::http2::PING_INTERVAL, *};
 use crate::{
     connection_options::Dialer,
     metrics::{Attempt, ClientMetrics},
