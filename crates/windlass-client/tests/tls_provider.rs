@@ -1,6 +1,8 @@
 //! The TLS cryptography of the client. The test holds for every combination of features, for example:
 //! `cargo test -p windlass-client --no-default-features --features graviola,v1_36 --test tls_provider`.
 
+#![expect(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
+
 use std::{net::SocketAddr, sync::Arc};
 
 use http::{Request, Response};
