@@ -35,21 +35,24 @@ struct Combination {
     label: String,
 }
 
-/// The minor versions to build the facade with.
+/// The crates whose features are checked for every commit: those that a program with few features consists of.
+const QUICK: [&str; 4] = [FACADE, "windlass-cache", "windlass-client", "windlass-runtime"];
+
+/// The combinations to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Minors {
-    /// The first supported one.
-    Earliest,
-    /// All, and all providers of TLS.
-    All,
+pub(crate) enum Extent {
+    /// The crates of [`QUICK`] without features and with all, the first minor version, and the TLS providers that compile
+    /// quickly.
+    Quick,
+    /// All crates without features, with all, and without each single one; all minor versions and TLS providers.
+    Complete,
 }
 
-/// Runs `cargo check` for every library without features, with all features, and without each single feature; for the
-/// facade with other minor versions; and checks the dependencies of a minimal client.
-pub(crate) fn check(minors: Minors) -> Result {
+/// Runs `cargo check` for the combinations of features, and checks the dependencies of a minimal client.
+pub(crate) fn check(extent: Extent) -> Result {
     minimal_client()?;
     let metadata = metadata(&["--no-deps"])?;
-    let all = combinations(&metadata).into_iter().chain(providers(minors)).chain(facade(&metadata, minors));
+    let all = combinations(&metadata, extent).into_iter().chain(providers(extent)).chain(facade(&metadata, extent));
     for Combination { package, features, label } in all {
         let mut check = cargo();
         check.args(["check", "--quiet", "--no-default-features", "--package", &package]);
@@ -62,7 +65,7 @@ pub(crate) fn check(minors: Minors) -> Result {
         }
         println!("{package}: {label}");
     }
-    if minors == Minors::All { connections() } else { Ok(()) }
+    if extent == Extent::Complete { connections() } else { Ok(()) }
 }
 
 /// Runs the test of the client's connections without a provider of TLS, and with those that need no further tools.
@@ -119,12 +122,13 @@ fn dependencies(features: &[&str]) -> Result<BTreeSet<String>> {
 /// Returns the combinations of each crate that has features: none, all, and all but one. `default` is excluded, because
 /// it only names other features. Crates with built-in types get the tested minor version, because they do not build
 /// without any.
-fn combinations(metadata: &Value) -> Vec<Combination> {
+fn combinations(metadata: &Value, extent: Extent) -> Vec<Combination> {
     let mut all = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let name = package["name"].as_str().unwrap_or_default();
         let (minors, others) = features(package);
-        if name == TLS || minors.is_empty() && others.is_empty() {
+        let is_quick = QUICK.contains(&name);
+        if name == TLS || minors.is_empty() && others.is_empty() || extent == Extent::Quick && !is_quick {
             continue;
         }
         let version: Vec<String> = minors.into_iter().filter(|minor| minor == TESTED).collect();
@@ -140,6 +144,9 @@ fn combinations(metadata: &Value) -> Vec<Combination> {
         };
         add(Vec::new(), "without features".to_owned());
         add(others.clone(), "with all features".to_owned());
+        if extent == Extent::Quick {
+            continue;
+        }
         for feature in others.iter().filter(|feature| name != FACADE && *feature != PROVIDER) {
             let independent = others.iter().filter(|other| !enables(package, other, feature));
             add(independent.cloned().collect(), format!("without {feature}"));
@@ -155,8 +162,8 @@ fn enables(package: &Value, feature: &str, other: &str) -> bool {
 }
 
 /// Returns the crate of the TLS providers, without any and once per provider.
-fn providers(minors: Minors) -> Vec<Combination> {
-    let is_checked = |provider: &&str| minors == Minors::All || !SLOW_PROVIDERS.contains(provider);
+fn providers(extent: Extent) -> Vec<Combination> {
+    let is_checked = |provider: &&str| extent == Extent::Complete || !SLOW_PROVIDERS.contains(provider);
     let checked = [PROVIDER].into_iter().chain(OTHER_PROVIDERS).filter(is_checked);
     let with = |provider: &str| Combination {
         package: TLS.to_owned(),
@@ -168,13 +175,13 @@ fn providers(minors: Minors) -> Vec<Combination> {
 }
 
 /// Returns the facade with all other features, once per minor version.
-fn facade(metadata: &Value, minors: Minors) -> Vec<Combination> {
+fn facade(metadata: &Value, extent: Extent) -> Vec<Combination> {
     let mut packages = metadata["packages"].as_array().into_iter().flatten();
     let Some(facade) = packages.find(|package| package["name"] == FACADE) else { return Vec::new() };
     let (mut versions, others) = features(facade);
     versions.retain(|version| version.starts_with("v1_") && version != TESTED);
     versions.sort();
-    if minors == Minors::Earliest {
+    if extent == Extent::Quick {
         versions.truncate(1);
     }
     let with = |version: String| Combination {
@@ -200,7 +207,7 @@ mod tests {
     use super::*;
 
     fn labels(metadata: &Value) -> Vec<String> {
-        let all = combinations(metadata).into_iter();
+        let all = combinations(metadata, Extent::Complete).into_iter();
         all.map(|it| format!("{} {}: {}", it.package, it.label, it.features.join(","))).collect()
     }
 
@@ -223,20 +230,31 @@ mod tests {
     }
 
     #[test]
+    fn quick_check_builds_few_crates_without_and_with_all_features() {
+        let metadata = serde_json::json!({"packages": [
+            {"name": "windlass-client", "features": {"x": [], "y": []}},
+            {"name": "windlass-server", "features": {"x": []}},
+        ]});
+        let quick: Vec<_> =
+            combinations(&metadata, Extent::Quick).into_iter().map(|it| it.features.join(",")).collect();
+        assert_eq!(quick, ["", "x,y"]);
+    }
+
+    #[test]
     fn built_in_types_need_one_minor_version() {
         let features = serde_json::json!({"x": [], "v1_33": [], "v1_36": [], "v1_37": [], "latest": []});
         let metadata = serde_json::json!({"packages": [{"name": "windlass", "features": features}]});
         assert_eq!(labels(&metadata), ["windlass without features: v1_36", "windlass with all features: x,v1_36"]);
         let versions =
-            |minors| -> Vec<String> { facade(&metadata, minors).into_iter().map(|it| it.features.join(",")).collect() };
-        assert_eq!(versions(Minors::All), ["x,v1_33", "x,v1_37"]);
-        assert_eq!(versions(Minors::Earliest), ["x,v1_33"]);
+            |extent| -> Vec<String> { facade(&metadata, extent).into_iter().map(|it| it.features.join(",")).collect() };
+        assert_eq!(versions(Extent::Complete), ["x,v1_33", "x,v1_37"]);
+        assert_eq!(versions(Extent::Quick), ["x,v1_33"]);
     }
 
     #[test]
-    fn providers_in_c_are_checked_only_with_all_minors() {
+    fn providers_in_c_are_checked_only_in_the_complete_check() {
         let checked = |minors| providers(minors).into_iter().map(|it| it.features.join(",")).collect::<Vec<_>>();
-        assert_eq!(checked(Minors::Earliest), ["", "ring", "graviola"]);
-        assert_eq!(checked(Minors::All), ["", "ring", "aws-lc-rs", "fips", "graviola", "openssl"]);
+        assert_eq!(checked(Extent::Quick), ["", "ring", "graviola"]);
+        assert_eq!(checked(Extent::Complete), ["", "ring", "aws-lc-rs", "fips", "graviola", "openssl"]);
     }
 }

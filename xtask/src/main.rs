@@ -67,11 +67,11 @@ enum Task {
     /// Check the comparison in docs/comparison.md, its counts in README, and the contract tables: all rows exist, and
     /// every yes names a test
     Rows,
-    /// Build each feature of each crate alone, and the facade with the earliest minor version of Kubernetes
+    /// Build the client, the caches, the runtime and the facade without features and with all
     Features {
-        /// Build the facade with every minor version
+        /// Build all crates, also without each single feature, with all minor versions and TLS providers
         #[arg(long)]
-        minors: bool,
+        complete: bool,
     },
     /// Generate the server's tables from the Go types (needs Go)
     Types {
@@ -208,8 +208,8 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Graph => graph::check().and_then(|()| modules::check()),
         Task::Rows => rows::check().and_then(|()| contracts::check()),
-        Task::Features { minors: true } => features::check(features::Minors::All),
-        Task::Features { .. } => features::check(features::Minors::Earliest),
+        Task::Features { complete: true } => features::check(features::Extent::Complete),
+        Task::Features { .. } => features::check(features::Extent::Quick),
         Task::Types { check } => generated::from_go(generated::Mode::of(check)),
         Task::Record { check } => record::run(generated::Mode::of(check)),
         Task::Clientset { check } => clientset::run(generated::Mode::of(check)),
