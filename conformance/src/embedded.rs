@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc};
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 use windlass_client::{Auth, Config, config::TlsOptions};
 use windlass_server::{
-    Server, TlsIdentity,
+    KubernetesVersion, Server, TlsIdentity,
     storage::{MemoryStorage, Storage},
 };
 
@@ -15,6 +15,7 @@ const TOKEN: &str = "conformance-admin";
 #[derive(Debug)]
 pub(crate) struct Embedded {
     address: SocketAddr,
+    kubernetes: KubernetesVersion,
     tls: TlsIdentity,
     pub(crate) storage: Arc<dyn Storage>,
     /// `None` while it is stopped.
@@ -28,12 +29,13 @@ struct Serving {
 }
 
 impl Embedded {
-    /// Starts a server on a free port.
-    pub(crate) async fn start_new() -> Self {
+    /// Starts a server of a Kubernetes version on a free port.
+    pub(crate) async fn start_new(kubernetes: KubernetesVersion) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound listener has an address");
         let tls = TlsIdentity::generate(["localhost", "127.0.0.1"]).expect("a certificate can be made");
-        let mut embedded = Self { address, tls, storage: Arc::new(MemoryStorage::default()), serving: None };
+        let mut embedded =
+            Self { address, kubernetes, tls, storage: Arc::new(MemoryStorage::default()), serving: None };
         embedded.serve(listener);
         embedded
     }
@@ -57,7 +59,8 @@ impl Embedded {
     }
 
     fn serve(&mut self, listener: TcpListener) {
-        let server = Server::builder().token(TOKEN).storage(Arc::clone(&self.storage)).build();
+        let builder = Server::builder().kubernetes(self.kubernetes).token(TOKEN);
+        let server = builder.storage(Arc::clone(&self.storage)).build();
         let (stop, stopped) = oneshot::channel::<()>();
         let tls = self.tls.clone();
         let task = tokio::spawn(async move {

@@ -20,6 +20,7 @@ mod differential;
 mod embedded;
 mod known;
 mod matrix;
+mod minors;
 mod normal;
 mod operators;
 mod path;
@@ -39,13 +40,14 @@ use windlass_client::{
     config::{Kubeconfig, Selection},
     user_agent,
 };
-use windlass_server::storage::Storage;
+use windlass_server::{KubernetesVersion, storage::Storage};
 
 use crate::embedded::Embedded;
 
 pub use any_certificate::trusting_any_certificate;
 pub use capability::{Capability, on_each_target_with};
 pub use differential::{Findings, differential};
+pub use minors::{Comparison, compare_minor};
 pub use operators::{CRDS, Compared, Established, Imports, Operators, established, imported, operators};
 pub use suite::{RECORD, assert_recorded, differences, files, names};
 
@@ -89,7 +91,12 @@ impl Target {
 
     /// Starts an embedded server on a free port.
     pub async fn embedded() -> Self {
-        let embedded = Embedded::start_new().await;
+        Self::embedded_of(KubernetesVersion::default()).await
+    }
+
+    /// Starts an embedded server of a Kubernetes version on a free port.
+    pub async fn embedded_of(kubernetes: KubernetesVersion) -> Self {
+        let embedded = Embedded::start_new(kubernetes).await;
         Self::new(Self::EMBEDDED, embedded.config(), Some(embedded))
     }
 

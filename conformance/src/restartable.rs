@@ -11,7 +11,7 @@ use windlass_client::{
     Client, Config,
     config::{Kubeconfig, Selection},
 };
-use windlass_server::storage::MemoryStorage;
+use windlass_server::{KubernetesVersion, storage::MemoryStorage};
 
 use crate::{
     Target, client_for,
@@ -108,7 +108,7 @@ impl Restartable {
     }
 
     async fn embedded() -> Self {
-        let embedded = Embedded::start_new().await;
+        let embedded = Embedded::start_new(KubernetesVersion::default()).await;
         Self::new(Target::EMBEDDED, embedded.config(), Kind::Embedded(embedded))
     }
 

@@ -31,7 +31,7 @@ const SOURCES: [(&str, Reader); 2] = [("cases", case::parse), ("matrix", matrix:
 const AT_ONCE: usize = 4;
 
 /// The number of attempts with the real server, because iteration over Go maps makes some responses random.
-const CHANCES: usize = 5;
+pub(crate) const CHANCES: usize = 5;
 
 /// Compares the servers with the recorded responses to one file of `cases/`.
 ///
@@ -127,7 +127,7 @@ pub fn differences() -> BTreeMap<String, String> {
 }
 
 /// Returns the responses by case, in the order of the cases.
-async fn answers(target: &Target, cases: impl IntoIterator<Item = &Case>) -> Vec<(String, String)> {
+pub(crate) async fn answers(target: &Target, cases: impl IntoIterator<Item = &Case>) -> Vec<(String, String)> {
     let answers = stream::iter(cases).map(async |case| {
         // One connection per case: the real server closes a connection after it rejected a large body. Retries and
         // compression would hide the raw responses.
@@ -163,7 +163,7 @@ fn record(file: &str, cases: &[Case], answers: &[(String, String)]) {
     fs::write(recorded(file), text).expect("the recordings can be written");
 }
 
-fn cases(file: &str) -> Vec<Case> {
+pub(crate) fn cases(file: &str) -> Vec<Case> {
     let path_in = |folder: &str| root().join(folder).join(file).with_extension("txt");
     let source = SOURCES.iter().map(|(folder, read)| (path_in(folder), read)).find(|(path, _)| path.exists());
     let (path, read) = source.unwrap_or_else(|| panic!("no folder has cases called {file}"));

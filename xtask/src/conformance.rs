@@ -5,7 +5,7 @@ use std::{path::Path, process::Command};
 use crate::{
     Result,
     cargo::cargo,
-    upstream::{Profile, Upstream},
+    upstream::{Minor, Profile, Upstream},
 };
 
 /// The environment variable with the kubeconfig of the second target.
@@ -60,6 +60,27 @@ pub(crate) fn differential(seed: u64, seconds: u64) -> Result {
     compare("differential", |compare| {
         compare.args([seed, seconds].map(|number| number.to_string()));
     })
+}
+
+/// Compares the embedded server of a minor version with the kube-apiserver of that version. `files` selects files of
+/// cases; if it is empty, all are compared.
+pub(crate) fn minor(minor: &Minor, files: &[String]) -> Result {
+    let upstream = Upstream::of(Some(minor), Profile::Token)?;
+    let mut compare = cargo();
+    compare.args(["run", "--quiet", "--package", "conformance", "--bin", "minors", "--", &minor.to_string()]);
+    let status = compare.args(files).env(TARGET, upstream.kubeconfig()).status()?;
+    if status.success() { Ok(()) } else { Err(format!("the servers of {minor} differ ({status})").into()) }
+}
+
+/// Runs the suites of the client and the caches with the kube-apiserver of a minor version.
+pub(crate) fn clients_of(minor: &Minor) -> Result {
+    let upstream = Upstream::of(Some(minor), Profile::Token)?;
+    let mut suite = cargo();
+    suite.args(["test", "--package", "conformance", "--test", "conformance", "--"]);
+    suite.args(["client::", "caches::", "informers::", "errors::", "wire::", "events::", "--skip", "restarts::"]);
+    suite.env(TARGET, upstream.kubeconfig()).env(KUBECTL, upstream.kubectl());
+    let status = suite.env(CONTROL, std::env::current_exe()?).status()?;
+    if status.success() { Ok(()) } else { Err(format!("the suites fail with {minor} ({status})").into()) }
 }
 
 /// Runs the workload scenarios with the real controllers.

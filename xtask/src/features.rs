@@ -221,10 +221,10 @@ mod tests {
             labels(&metadata),
             [
                 "a without features: ",
-                "a with all features: ring,x,y,z",
-                "a without x: ring,z",
-                "a without y: ring,x,z",
-                "a without z: ring,x,y",
+                "a with all features: x,y,z,ring",
+                "a without x: z,ring",
+                "a without y: x,z,ring",
+                "a without z: x,y,ring",
             ]
         );
     }

@@ -1,6 +1,6 @@
 //! Generated files of the repository. A task writes them, or compares them with its output.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
 use crate::{Result, upstream};
 
@@ -25,11 +25,8 @@ impl Mode {
 /// Generates the type table of the server's codec and its test bodies, by reflection over the Go types.
 pub(crate) fn from_go(mode: Mode) -> Result {
     for (program, file) in FROM_GO {
-        let output = Command::new("go").args(["run", program]).current_dir(upstream::root().join("tools")).output()?;
-        if !output.status.success() {
-            return Err(format!("go run {program} failed: {}", String::from_utf8_lossy(&output.stderr)).into());
-        }
-        write_or_check(&upstream::root().join(file), &output.stdout, mode)?;
+        let output = upstream::output_of(None, program)?;
+        write_or_check(&upstream::root().join(file), &output, mode)?;
     }
     Ok(())
 }

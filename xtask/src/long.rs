@@ -5,8 +5,10 @@ use std::{path::PathBuf, process::Command};
 use clap::Subcommand;
 
 use crate::{
-    Result, attacks, cargo::cargo, conformance, deployments, dist, e2e, fuzz, import, informers, queues, reconciles,
-    servers, suites, upstream::root,
+    Result, attacks,
+    cargo::cargo,
+    conformance, deployments, dist, e2e, fuzz, import, informers, queues, reconciles, servers, suites,
+    upstream::{Minor, root},
 };
 
 /// A part that runs alone.
@@ -97,6 +99,9 @@ pub(crate) enum Part {
         /// Only this target
         target: Option<String>,
     },
+    /// The cases of the conformance suite with the embedded server and the kube-apiserver of each minor version, and the
+    /// suites of the client and the caches with each kube-apiserver (needs Go)
+    Matrix,
     /// Publish the crates without uploading them, use them from a local registry, and compare two builds of the program
     Package,
     /// The integration tests of JobSet, LeaderWorkerSet and Cluster API on the stand-ins of envtest (needs Go)
@@ -138,6 +143,11 @@ pub(crate) fn run(part: &Part) -> Result {
         }
         Part::E2e(options) => e2e::run(options),
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
+        Part::Matrix => {
+            let minors = Minor::all()?;
+            minors.iter().try_for_each(|minor| conformance::minor(minor, &[]))?;
+            minors.iter().try_for_each(conformance::clients_of)
+        }
         Part::Package => dist::verify::run(),
         Part::Suites(options) => suites::run(options),
     }

@@ -81,6 +81,9 @@ enum Task {
     },
     /// Record the server's tables from the responses of the real kube-apiserver (needs Go)
     Record {
+        /// Record another minor version, such as 1.35, as differences from the tables of the default one
+        #[arg(long)]
+        minor: Option<upstream::Minor>,
         /// Fail if a file in the repository differs, instead of writing it
         #[arg(long)]
         check: bool,
@@ -108,6 +111,9 @@ enum Task {
         /// Only build
         #[arg(long)]
         build: bool,
+        /// Use the kube-apiserver of another minor version, such as 1.35
+        #[arg(long)]
+        minor: Option<upstream::Minor>,
         /// The control plane to start
         #[arg(long, value_enum, default_value_t = upstream::Profile::Token)]
         profile: upstream::Profile,
@@ -195,6 +201,9 @@ enum Task {
         /// Also with the real kube-apiserver (needs Go)
         #[arg(long)]
         upstream: bool,
+        /// Compare the embedded server of another minor version, such as 1.35, with the kube-apiserver of that version
+        #[arg(long, requires = "upstream")]
+        minor: Option<upstream::Minor>,
         /// Record the responses of the real kube-apiserver instead of comparing (needs Go)
         #[arg(long, conflicts_with = "upstream")]
         record: bool,
@@ -211,12 +220,15 @@ fn main() -> ExitCode {
         Task::Features { complete: true } => features::check(features::Extent::Complete),
         Task::Features { .. } => features::check(features::Extent::Quick),
         Task::Types { check } => generated::from_go(generated::Mode::of(check)),
-        Task::Record { check } => record::run(generated::Mode::of(check)),
+        Task::Record { minor, check } => record::run(minor.as_ref(), generated::Mode::of(check)),
         Task::Clientset { check } => clientset::run(generated::Mode::of(check)),
         Task::Required { check } => required::run(generated::Mode::of(check)),
         Task::ApplyConfigurations { check } => apply_configurations::run(generated::Mode::of(check)),
+        Task::Upstream { build: true, minor: Some(minor), .. } => {
+            upstream::build_minor(&minor).map(|programs| println!("{}", programs.display()))
+        }
         Task::Upstream { build: true, .. } => upstream::build().map(|programs| println!("{}", programs.display())),
-        Task::Upstream { profile, .. } => upstream::serve(profile),
+        Task::Upstream { minor, profile, .. } => upstream::serve(minor.as_ref(), profile),
         Task::Package => dist::verify::stranger(dist::verify::Build::No),
         Task::Dist(options) => dist::run(&options),
         Task::Long { part } => long::run(&part),
@@ -232,6 +244,7 @@ fn main() -> ExitCode {
             other.build().and_then(|kubectl| kubectl::run(Some(&kubectl), windlass.as_deref()))
         }
         Task::Kubectl { kubectl, windlass, .. } => kubectl::run(kubectl.as_deref(), windlass.as_deref()),
+        Task::Conformance { minor: Some(minor), rest, .. } => conformance::minor(&minor, &rest),
         Task::Conformance { record: true, rest, .. } => conformance::run(TargetServers::Record, &rest),
         Task::Conformance { upstream: true, rest, .. } => conformance::run(TargetServers::Both, &rest),
         Task::Conformance { rest, .. } => conformance::run(TargetServers::Embedded, &rest),

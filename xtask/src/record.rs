@@ -6,12 +6,17 @@
 //! - `discovery.tsv`: groups in order, resources, verbs, names.
 //! - `columns.tsv`: the columns of each Table, and the field that has each column's description.
 //! - `openapi.tsv`: the OpenAPI v3 schemas without their descriptions.
+//! - `roles.tsv`: the bootstrap roles and bindings.
+//!
+//! For a minor version other than the default one, the differences from these files and from `types.tsv` are written to
+//! `minors/` of windlass-server.
 //!
 //! A new server is started and read through `kubectl proxy`.
 
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
+    fs,
     io::{BufRead, BufReader, Read, Write as _},
     net::TcpStream,
     process::{Child, Command, Stdio},
@@ -22,8 +27,11 @@ use serde_json::Value;
 use crate::{
     Result,
     generated::{self, Mode},
-    upstream::{self, Profile, Upstream},
+    upstream::{self, Minor, Profile, Upstream},
 };
+
+mod difference;
+mod roles;
 
 /// The result of a step. The error text is for people.
 type Outcome<T> = std::result::Result<T, String>;
@@ -33,20 +41,39 @@ const PER_DOCUMENT: [&str; 2] =
     ["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent"];
 
 /// Records the data. With [`Mode::Check`], returns an error if a file would change.
-pub(crate) fn run(mode: Mode) -> Result {
-    let upstream = Upstream::start(Profile::Token)?;
+pub(crate) fn run(minor: Option<&Minor>, mode: Mode) -> Result {
+    let upstream = Upstream::of(minor, Profile::Token)?;
     let (server, _proxy) = proxy(&upstream)?;
     let crates = upstream::root().join("crates");
-    let versions = group_versions(&server)?;
-    let files = [
-        ("windlass-server/data/discovery.tsv", discovery(&server, &versions)?),
-        ("windlass-server/data/columns.tsv", columns(&server, &versions, &described_properties(&server)?)?),
-        ("windlass-api/data/openapi.tsv", schemas(&server)?),
-    ];
-    for (name, text) in files {
-        generated::write_or_check(&crates.join(name), text.as_bytes(), mode)?;
+    let tables = tables(&server)?;
+    let Some(minor) = minor else {
+        for (_, file, text) in tables {
+            generated::write_or_check(&crates.join(file), text.as_bytes(), mode)?;
+        }
+        return Ok(());
+    };
+    let types = String::from_utf8(upstream::output_of(Some(minor), "./fields")?)?;
+    let types = ("types", "windlass-api/data/types.tsv", types);
+    let mut text =
+        format!("# Written by `cargo xtask record --minor {minor}` from a real kube-apiserver; do not edit.\n");
+    for (name, file, table) in std::iter::once(types).chain(tables) {
+        let base = crates.join(file);
+        let base = fs::read_to_string(&base).map_err(|error| format!("reading {}: {error}", base.display()))?;
+        difference::write(&mut text, name, &base, &table);
     }
-    Ok(())
+    let file = crates.join(format!("windlass-server/data/minors/{minor}.txt"));
+    generated::write_or_check(&file, text.as_bytes(), mode)
+}
+
+/// Returns the names of the tables, their files, and their texts.
+fn tables(server: &str) -> Outcome<[(&'static str, &'static str, String); 4]> {
+    let versions = group_versions(server)?;
+    Ok([
+        ("openapi", "windlass-api/data/openapi.tsv", schemas(server)?),
+        ("discovery", "windlass-server/data/discovery.tsv", discovery(server, &versions)?),
+        ("columns", "windlass-server/data/columns.tsv", columns(server, &versions, &described_properties(server)?)?),
+        ("roles", "windlass-server/data/roles.tsv", roles::roles(server)?),
+    ])
 }
 
 // === reaching the server ===

@@ -16,7 +16,9 @@ use crate::Result;
 mod etcd;
 mod programs;
 
-pub(crate) use programs::{OtherKubectl, build, build_e2e, build_polaris, built_kubectl, cache};
+pub(crate) use programs::{
+    Minor, OtherKubectl, build, build_e2e, build_minor, build_polaris, built_kubectl, cache, output_of,
+};
 
 /// The timeout for the start of the control plane.
 const START_TIMEOUT: Duration = Duration::from_mins(1);
@@ -36,7 +38,10 @@ pub(crate) enum Profile {
 /// A running control plane. It is stopped, and its data is removed, on drop.
 #[derive(Debug)]
 pub(crate) struct Upstream {
+    /// The folder of etcd, kubectl and kube-controller-manager.
     binaries: PathBuf,
+    /// The folder of kube-apiserver.
+    server: PathBuf,
     profile: Profile,
     ports: Ports,
     /// In start order; they are stopped in reverse.
@@ -89,8 +94,8 @@ pub(crate) fn root() -> &'static Path {
 
 /// Starts a control plane and runs it until standard input closes or the process is interrupted. Standard input
 /// contains [`Order`]s.
-pub(crate) fn serve(profile: Profile) -> Result {
-    let mut upstream = Upstream::start(profile)?;
+pub(crate) fn serve(minor: Option<&Minor>, profile: Profile) -> Result {
+    let mut upstream = Upstream::of(minor, profile)?;
     println!("ready\nKUBECONFIG={}", upstream.kubeconfig().display());
     println!("close standard input (Ctrl-D) to stop; it takes the orders stop, start, compact and clear");
     for line in std::io::stdin().lines() {
@@ -105,7 +110,16 @@ pub(crate) fn serve(profile: Profile) -> Result {
 impl Upstream {
     /// Builds missing programs, starts the control plane on free loopback ports and waits until it is ready.
     pub(crate) fn start(profile: Profile) -> Result<Self> {
+        Self::of(None, profile)
+    }
+
+    /// Like [`Self::start`], with the kube-apiserver of a minor version. The other programs are those of the default
+    /// version.
+    pub(crate) fn of(minor: Option<&Minor>, profile: Profile) -> Result<Self> {
         let mut upstream = Self::prepare(profile)?;
+        if let Some(minor) = minor {
+            upstream.server = build_minor(minor)?;
+        }
         upstream.launch()?;
         upstream.wait_until_ready()?;
         if profile == Profile::Identity {
@@ -130,7 +144,8 @@ impl Upstream {
         fs::create_dir_all(&directory)?;
         let [etcd, peer, secure] = free_ports()?;
         let ports = Ports { etcd, peer, secure };
-        let upstream = Self { binaries, profile, ports, processes: Vec::new(), directory };
+        let server = binaries.clone();
+        let upstream = Self { binaries, server, profile, ports, processes: Vec::new(), directory };
         let key = rcgen::KeyPair::generate()?;
         fs::write(upstream.file("sa.key"), key.serialize_pem())?;
         fs::write(upstream.file("sa.pub"), key.public_key_pem())?;
@@ -248,7 +263,8 @@ impl Upstream {
 
     fn spawn(&mut self, program: &'static str, flags: &[String]) -> Result {
         let log = fs::File::create(self.directory.join(format!("{program}.log")))?;
-        let child = Command::new(self.binaries.join(program))
+        let folder = if program == SERVER { &self.server } else { &self.binaries };
+        let child = Command::new(folder.join(program))
             .args(flags)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)

@@ -24,7 +24,7 @@ use windlass_client::{
 use windlass_controllers::{BuiltIn, Controllers};
 use windlass_runtime::Manager;
 use windlass_server::{
-    AuthorizerChain, PodAccounts, Server, TlsIdentity,
+    AuthorizerChain, KubernetesVersion, PodAccounts, Server, TlsIdentity,
     storage::{MemoryStorage, Retention, Storage},
 };
 
@@ -45,6 +45,7 @@ const HISTORY: Retention =
 /// The components and addresses of a control plane.
 #[derive(Debug)]
 pub(crate) struct Settings {
+    pub(crate) kubernetes: KubernetesVersion,
     /// The address to listen on; port 0 selects a free port.
     pub(crate) bind: SocketAddr,
     pub(crate) nodes: usize,
@@ -117,6 +118,7 @@ impl Bound {
         let accounts = if creates_accounts { PodAccounts::Required } else { PodAccounts::Optional };
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::with_retention(HISTORY));
         let server = Server::builder()
+            .kubernetes(settings.kubernetes)
             .storage(storage)
             .token(token)
             .address(address)
@@ -291,9 +293,17 @@ mod tests {
         assert_eq!(answering(&path).await, None);
         let bind = (Ipv4Addr::LOCALHOST, 0).into();
         let controllers = "none".parse().unwrap();
-        let bound = Bound::bind(Settings { bind, nodes: 0, controllers, console: None, authorizers: None, hint: "" })
-            .await
-            .unwrap();
+        let bound = Bound::bind(Settings {
+            kubernetes: KubernetesVersion::default(),
+            bind,
+            nodes: 0,
+            controllers,
+            console: None,
+            authorizers: None,
+            hint: "",
+        })
+        .await
+        .unwrap();
         let url = bound.url();
         bound.write_kubeconfig(&path).unwrap();
         let plane = bound.start();

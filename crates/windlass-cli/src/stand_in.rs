@@ -4,6 +4,8 @@
 //! them, polls their health endpoints, and stops them with SIGTERM. `windlass envtest-assets` writes these programs:
 //! all are this program, which selects its role by the name of its file.
 //!
+//! The file `kubernetes-version` beside the programs selects the Kubernetes version that kube-apiserver serves.
+//!
 //! # Differences from the real programs
 //!
 //! - Objects are stored in the memory of the API server, not in etcd: after a restart, the API server has none.
@@ -20,8 +22,14 @@ mod kubectl;
 use std::{
     env,
     error::Error,
+    fs, io,
     path::{Path, PathBuf},
 };
+
+use windlass_server::KubernetesVersion;
+
+/// The file beside the stand-ins that contains the Kubernetes version to serve.
+pub(crate) const VERSION_FILE: &str = "kubernetes-version";
 
 /// A program that this one can stand in for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +73,16 @@ impl StandIn {
             Self::KubeApiserver => apiserver::run(arguments).await,
             Self::Kubectl => kubectl::run(arguments).await,
         }
+    }
+}
+
+/// Returns the Kubernetes version of the stand-ins in a folder. Without a file it is the default version.
+pub(crate) fn version(directory: &Path) -> Result<KubernetesVersion, String> {
+    let path = directory.join(VERSION_FILE);
+    match fs::read_to_string(&path) {
+        Ok(text) => text.trim().parse().map_err(|error| format!("reading {}: {error}", path.display())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(KubernetesVersion::default()),
+        Err(error) => Err(format!("reading {}: {error}", path.display())),
     }
 }
 

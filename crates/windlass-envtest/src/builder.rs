@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tower::{ServiceExt, util::BoxCloneSyncService};
 use windlass_api::{BoxError, Clock, Entropy};
 use windlass_client::{Body, Config, Transport};
-use windlass_server::{Server, ServerBuilder, Service, TlsIdentity};
+use windlass_server::{KubernetesVersion, Server, ServerBuilder, Service, TlsIdentity};
 
 use crate::{
     Environment, Error,
@@ -38,6 +38,7 @@ pub struct EnvironmentBuilder {
     clock: Option<Clock>,
     seed: Option<u64>,
     listening: Listening,
+    kubernetes: KubernetesVersion,
     existing: Option<Config>,
     paths: Vec<PathBuf>,
     patience: Option<Duration>,
@@ -99,6 +100,13 @@ impl EnvironmentBuilder {
         self
     }
 
+    /// Sets the Kubernetes version that the server serves. Defaults to 1.36. The types of `k8s-openapi` are those of the
+    /// program's feature in any case.
+    pub const fn kubernetes(mut self, version: KubernetesVersion) -> Self {
+        self.kubernetes = version;
+        self
+    }
+
     /// Adjusts the server's configuration after all other options.
     pub fn server(mut self, adjust: impl FnOnce(ServerBuilder) -> ServerBuilder + Send + 'static) -> Self {
         self.adjust = Some(Box::new(adjust));
@@ -117,7 +125,7 @@ impl EnvironmentBuilder {
     /// # Errors
     /// Returns an error if no port or certificate is available, or if something cannot be installed.
     pub async fn start(self) -> Result<Environment, Error> {
-        let Self { clock, seed, listening, existing, paths, patience, adjust } = self;
+        let Self { clock, seed, listening, kubernetes, existing, paths, patience, adjust } = self;
         let entropy = seed.map_or_else(Entropy::os, Entropy::seeded);
         let clock =
             clock.unwrap_or_else(|| following_tokio(if seed.is_some() { fixed() } else { Clock::system().now() }));
@@ -125,7 +133,7 @@ impl EnvironmentBuilder {
             let transport = config.connect().map_err(Error::serve("connecting to the existing cluster"))?;
             (Place::Existing(Box::new(config)), transport)
         } else {
-            let builder = Server::builder().clock(clock.clone()).entropy(entropy.clone());
+            let builder = Server::builder().kubernetes(kubernetes).clock(clock.clone()).entropy(entropy.clone());
             let server = match adjust {
                 Some(adjust) => adjust(builder),
                 None => builder,
@@ -151,6 +159,7 @@ impl fmt::Debug for EnvironmentBuilder {
         f.debug_struct("EnvironmentBuilder")
             .field("seed", &self.seed)
             .field("listening", &self.listening)
+            .field("kubernetes", &self.kubernetes)
             .field("existing", &self.existing.as_ref().map(|config| &config.server))
             .field("paths", &self.paths)
             .finish_non_exhaustive()

@@ -106,7 +106,7 @@ pub use recorder::{Recorded, Recorder};
 pub use requests::{RequestMatcher, Sent};
 pub use windlass_cache::testing::FakeListWatch;
 pub use windlass_client::Verb;
-pub use windlass_server::User;
+pub use windlass_server::{KubernetesVersion, User};
 
 /// The environment's name in server logs, and its field manager.
 const NAME: &str = "windlass-envtest";

@@ -13,7 +13,7 @@ use windlass_api::{
     },
 };
 use windlass_derive::Resource;
-use windlass_envtest::{Environment, Error, RequestMatcher, User, Verb};
+use windlass_envtest::{Environment, Error, KubernetesVersion, RequestMatcher, User, Verb};
 use windlass_runtime::{Action, Context, Controller};
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize, Resource)]
@@ -209,4 +209,14 @@ async fn manager_error_is_reported_at_environment_stop() {
     env.run(manager);
     let error = env.stop().await.unwrap_err();
     assert!(matches!(error, Error::Manager(_)), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn environment_serves_the_selected_kubernetes_version() {
+    for (version, git_version) in [(KubernetesVersion::V1_35, "v1.35."), (KubernetesVersion::V1_36, "v1.36.")] {
+        let env = Environment::builder().kubernetes(version).start().await.unwrap();
+        let served = env.client().server_version().await.unwrap();
+        assert!(served.git_version.starts_with(git_version), "{}", served.git_version);
+        env.stop().await.unwrap();
+    }
 }

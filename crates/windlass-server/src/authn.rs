@@ -31,6 +31,7 @@ use crate::authn::token_cache::{TokenCache, Verified};
 use crate::{
     authz::AccessAttributes,
     identity::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User},
+    kubernetes::KubernetesVersion,
     registry::Registry,
     tls::ClientCertificate,
     warning::Warnings,
@@ -61,6 +62,9 @@ pub(crate) struct Identity {
 pub(crate) trait Host: Sync {
     /// Returns the wall clock.
     fn clock(&self) -> &Clock;
+
+    /// Returns the served Kubernetes version.
+    fn kubernetes(&self) -> KubernetesVersion;
 
     /// Returns the registry, in which tokens are looked up.
     fn registry(&self) -> impl Future<Output = Result<&Registry, Status>> + Send;

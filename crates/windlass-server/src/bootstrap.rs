@@ -18,6 +18,7 @@ use crate::{
     apiextensions,
     authz::Authorizer,
     kinds::{self, KindOptions, SYSTEM_CLASSES, core::service::ServiceCidr},
+    kubernetes::KubernetesVersion,
     object::Tree,
     registry::{ListLag, Registry, WriteParams},
     resource::{Body, Target},
@@ -47,6 +48,7 @@ const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kub
 /// The configurable options of a server's registry.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RegistryOptions {
+    pub(crate) kubernetes: KubernetesVersion,
     /// The address range of services.
     pub(crate) service_cidr: ServiceCidr,
     pub(crate) pod_accounts: PodAccounts,
@@ -63,8 +65,8 @@ pub(crate) async fn start(
     authorizer: Arc<Authorizer>,
     address: SocketAddr,
 ) -> Result<Registry, Status> {
-    let RegistryOptions { service_cidr, pod_accounts, list_lag } = choices;
-    let options = KindOptions { service_cidr, entropy: entropy.clone() };
+    let RegistryOptions { kubernetes, service_cidr, pod_accounts, list_lag } = choices;
+    let options = KindOptions { kubernetes, service_cidr, entropy: entropy.clone() };
     let registry =
         Registry::new(storage, kinds::built_ins(&options), admission::chain(pod_accounts, authorizer), clock, entropy)
             .await?;
@@ -125,7 +127,7 @@ pub(crate) fn is_deferred(group: &str) -> bool {
 
 /// Creates missing roles, flow control objects and API services.
 pub(crate) async fn ensure_deferred(registry: &Registry) -> Result<(), Status> {
-    for role in roles::recorded() {
+    for role in roles::recorded(registry.resources().kubernetes()) {
         ensure(registry, roles::GROUP, role.plural, role.namespace, role.object).await?;
     }
     extensions::ensure_all(registry).await

@@ -37,6 +37,7 @@ use serde_json::Value;
 use windlass_api::{FieldValidation, Status};
 
 use self::{decode::Strictness, types::StructRef};
+use crate::kubernetes::KubernetesVersion;
 
 pub(crate) use self::{
     json::{MAX_DEPTH, check as check_json},
@@ -66,6 +67,8 @@ pub(crate) struct Plan {
     pub(crate) group: String,
     pub(crate) version: String,
     pub(crate) kind: String,
+    /// The version whose types the plan has.
+    pub(crate) kubernetes: KubernetesVersion,
     api_version: String,
     root: StructRef,
 }
@@ -98,22 +101,29 @@ impl From<DecodeError> for Status {
     }
 }
 
-/// Returns the plan of a kind, or `None` if no served Go type has that name. Options and the other kinds of `meta/v1`
-/// have the group `meta.k8s.io`.
+/// Returns the plan of a kind that is equal in all Kubernetes versions, such as options and scales; `None` if no served
+/// Go type has that name. The kinds of `meta/v1` have the group `meta.k8s.io`.
 pub(crate) fn plan(group: &str, version: &str, kind: &str) -> Option<&'static Plan> {
-    // The table bounds the number of plans, and plans are never freed.
-    static PLANS: OnceLock<RwLock<HashMap<String, &'static Plan>>> = OnceLock::new();
-    let plans = PLANS.get_or_init(RwLock::default);
+    plan_of(KubernetesVersion::default(), group, version, kind)
+}
+
+/// Returns the plan of a kind in a Kubernetes version, or `None` if that version does not serve it.
+pub(crate) fn plan_of(kubernetes: KubernetesVersion, group: &str, version: &str, kind: &str) -> Option<&'static Plan> {
+    // The tables bound the number of plans, and plans are never freed.
+    static PLANS: [OnceLock<RwLock<HashMap<String, &'static Plan>>>; KubernetesVersion::ALL.len()] =
+        [const { OnceLock::new() }; KubernetesVersion::ALL.len()];
+    let plans = PLANS[kubernetes.index()].get_or_init(RwLock::default);
     let name = format!("{group}/{version}/{kind}");
     if let Some(plan) = plans.read().get(&name) {
         return Some(plan);
     }
-    let root = types::kind(group, version, kind)?;
+    let root = types::kind(kubernetes, group, version, kind)?;
     Some(plans.write().entry(name).or_insert_with(|| {
         Box::leak(Box::new(Plan {
             group: group.into(),
             version: version.into(),
             kind: kind.into(),
+            kubernetes,
             api_version: api_version(group, version),
             root,
         }))
@@ -331,7 +341,8 @@ impl Plan {
         let own_scheme = |group: &str| matches!(group, "apiextensions.k8s.io" | "apiregistration.k8s.io");
         let in_scheme = actual.group == self.group || !own_scheme(&self.group) && !own_scheme(&actual.group);
         let gv = api_version(&actual.group, &actual.version);
-        if is_meta || !in_scheme || !types::is_registered(&actual.group, &actual.version, &actual.kind) {
+        if is_meta || !in_scheme || !types::is_registered(self.kubernetes, &actual.group, &actual.version, &actual.kind)
+        {
             return Err(actual.failure(format!(
                 "no kind {} is registered for version {} in scheme {}",
                 go_quote(&actual.kind),

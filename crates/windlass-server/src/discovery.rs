@@ -16,6 +16,7 @@ use windlass_api::{Scope, Status};
 
 use crate::{
     codec::to_yaml,
+    kubernetes::KubernetesVersion,
     resource::{ResourceInfo, ResourceTable, Shape, SubresourceInfo, TaggedBody},
 };
 
@@ -121,6 +122,7 @@ pub(crate) fn groups(table: &ResourceTable) -> Vec<Group<'_>> {
             version.resources.sort_by(|a, b| a.plural.cmp(&b.plural));
         }
     }
+    let rank = |group| rank(table.kubernetes(), group);
     groups.sort_by(|a, b| rank(a.name).cmp(&rank(b.name)).then_with(|| a.name.cmp(b.name)));
     groups
 }
@@ -229,7 +231,7 @@ fn group_list(table: &ResourceTable) -> Value {
     groups.retain(|group| !group.name.is_empty());
     // Custom groups are sorted by the APIService of their preferred version, `v1.example.com`.
     groups.sort_by_cached_key(|group| {
-        let rank = rank(group.name);
+        let rank = rank(table.kubernetes(), group.name);
         let service = group.versions.first().map_or_else(String::new, |v| format!("{}.{}", v.name, group.name));
         (rank, if rank == usize::MAX { service } else { String::new() })
     });
@@ -298,8 +300,9 @@ fn resource_list(table: &ResourceTable, group: &str, version: &str) -> Option<Va
 
 fn storage_hash(resource: &ResourceInfo) -> Option<String> {
     match &resource.shape {
-        Shape::BuiltIn(_) => {
-            catalog::storage_hash(&resource.group, &resource.version, &resource.plural).map(str::to_owned)
+        Shape::BuiltIn(plan) => {
+            catalog::storage_hash(plan.kubernetes, &resource.group, &resource.version, &resource.plural)
+                .map(str::to_owned)
         }
         Shape::Custom(custom) => Some(storage_version_hash(&resource.group, custom.storage_version(), &resource.kind)),
     }
@@ -399,8 +402,8 @@ fn insert_unless_empty(entry: &mut Map<String, Value>, key: &str, list: Value) {
 }
 
 /// Returns the position of a built-in group in discovery order. Custom groups come last.
-fn rank(group: &str) -> usize {
-    catalog::catalog().iter().position(|resource| resource.group == group).unwrap_or(usize::MAX)
+fn rank(kubernetes: KubernetesVersion, group: &str) -> usize {
+    catalog::catalog(kubernetes).iter().position(|resource| resource.group == group).unwrap_or(usize::MAX)
 }
 
 /// Parses a version such as `v1` or `v2beta3` into `(stability, major, minor)`. GA has the highest stability.

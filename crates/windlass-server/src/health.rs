@@ -5,10 +5,7 @@ use std::{borrow::Cow, collections::BTreeSet};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::{resource::ResourceTable, state::State};
-
-/// The served Kubernetes version. Our version is the build metadata after the `+`.
-const GIT_VERSION: &str = concat!("v1.36.3+windlass.", env!("CARGO_PKG_VERSION"));
+use crate::{kubernetes::KubernetesVersion, resource::ResourceTable, state::State};
 
 /// The probes and their checks. The storage check is called `etcd`, as probes expect.
 const PROBES: [(&str, &[Check]); 3] = [
@@ -119,21 +116,22 @@ pub(crate) async fn probe(server: &State, path: &str, options: &Options<'_>) -> 
     })
 }
 
-/// Returns the compact document at `/version`.
-pub(crate) fn version() -> Vec<u8> {
+/// Returns the compact document at `/version`. Our version is the build metadata of the served version.
+pub(crate) fn version(kubernetes: KubernetesVersion) -> Vec<u8> {
     let platform = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
     };
+    let minor = kubernetes.minor();
     let version = json!({
         "major": "1",
-        "minor": "36",
+        "minor": minor.to_string(),
         "emulationMajor": "1",
-        "emulationMinor": "36",
+        "emulationMinor": minor.to_string(),
         "minCompatibilityMajor": "1",
-        "minCompatibilityMinor": "35",
-        "gitVersion": GIT_VERSION,
+        "minCompatibilityMinor": (minor - 1).to_string(),
+        "gitVersion": format!("{}+windlass.{}", kubernetes.release(), env!("CARGO_PKG_VERSION")),
         "gitCommit": "unknown",
         "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z",

@@ -271,7 +271,11 @@ async fn answer_server_endpoint(server: &Arc<State>, exchange: &Exchange) -> Res
     if matches!(path, "/version" | "/version/") {
         exchange.only_get()?;
         media::accepts_only_json(&exchange.headers)?;
-        return Ok(Some(respond::document(StatusCode::OK, health::version(), Encoding::PrettyJson)));
+        return Ok(Some(respond::document(
+            StatusCode::OK,
+            health::version(server.choices.kubernetes),
+            Encoding::PrettyJson,
+        )));
     }
     if path == "/metrics" {
         let text = Body::whole(server.metrics().text());

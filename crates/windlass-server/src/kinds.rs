@@ -30,10 +30,11 @@ pub(crate) use self::{
 use crate::{
     codec,
     discovery::catalog::{CatalogResource, catalog},
+    kubernetes::KubernetesVersion,
     object::{Errors, Field},
     resource::{
-        Allocation, Conversion, Hub, Part, ResourceInfo, Rules, ScaleRule, Shape, Strategy, SubresourceInfo,
-        WriteContext,
+        Allocation, Conversion, Hub, Part, ResourceInfo, ResourceTable, Rules, ScaleRule, Shape, Strategy,
+        SubresourceInfo, WriteContext,
     },
 };
 
@@ -50,6 +51,7 @@ mod discovery;
 mod dynamic_resources;
 mod events;
 pub(crate) mod flowcontrol;
+mod gates;
 mod networking;
 mod node;
 mod pod_spec;
@@ -69,6 +71,7 @@ mod tests;
 /// The server's settings that built-in kinds depend on.
 #[derive(Clone, Debug)]
 pub(crate) struct KindOptions {
+    pub(crate) kubernetes: KubernetesVersion,
     /// The address range of services.
     pub(crate) service_cidr: ServiceCidr,
     pub(crate) entropy: Entropy,
@@ -167,24 +170,28 @@ static GROUPS: &[(&str, &[Kind])] = &[
 #[derive(Debug)]
 struct BuiltIn {
     kind: &'static Kind,
+    /// The rules of the kind in its Kubernetes version.
+    rules: Rules,
     /// The rule of the scale subresource.
     scale: Option<ScaleRule>,
     /// The addresses and ports of services; `None` for other kinds.
     allocator: Option<Arc<AddressAllocator>>,
 }
 
-/// Returns the served built-in resources, in the order of discovery.
-pub(crate) fn built_ins(options: &KindOptions) -> Vec<Arc<ResourceInfo>> {
-    catalog().iter().filter_map(|entry| resource(entry, options)).map(Arc::new).collect()
+/// Returns the served built-in resources, in the order of discovery. Resources without a row are not served.
+pub(crate) fn built_ins(options: &KindOptions) -> ResourceTable {
+    let entries = catalog(options.kubernetes).iter();
+    let resources = entries.filter_map(|entry| resource(entry, options)).map(Arc::new).collect();
+    ResourceTable::new(options.kubernetes, resources)
 }
 
 fn resource(entry: &CatalogResource, options: &KindOptions) -> Option<ResourceInfo> {
     let (_, kinds) = GROUPS.iter().find(|(group, _)| *group == entry.group)?;
     let kind = kinds.iter().find(|kind| (kind.version, kind.name) == (entry.version, entry.kind))?;
-    let plan = codec::plan(entry.group, entry.version, entry.kind)?;
+    let plan = codec::plan_of(options.kubernetes, entry.group, entry.version, entry.kind)?;
     let conversion = match &kind.view {
         None => None,
-        Some(view) => Some(view.conversion(kind.name)?),
+        Some(view) => Some(view.conversion(options.kubernetes, kind.name)?),
     };
     let prefix = match kind.prefix {
         _ if entry.storage_hash.is_empty() => String::new(),
@@ -224,8 +231,8 @@ fn resource(entry: &CatalogResource, options: &KindOptions) -> Option<ResourceIn
 
 impl View {
     /// Returns the conversion; `None` if the stored version has no plan.
-    fn conversion(&self, name: &str) -> Option<Conversion> {
-        let stored = Shape::BuiltIn(codec::plan(self.stored.0, self.stored.1, name)?);
+    fn conversion(&self, kubernetes: KubernetesVersion, name: &str) -> Option<Conversion> {
+        let stored = Shape::BuiltIn(codec::plan_of(kubernetes, self.stored.0, self.stored.1, name)?);
         Some(Conversion {
             hub: Hub::Stored,
             stored,
@@ -244,13 +251,25 @@ impl BuiltIn {
     fn new(kind: &'static Kind, entry: &CatalogResource, options: &KindOptions) -> Self {
         let has_scale = entry.subresources.iter().any(|subresource| subresource.name == "scale");
         let allocator = || AddressAllocator::new(options.service_cidr, options.entropy.clone());
-        Self { kind, scale: has_scale.then(ScaleRule::of_workloads), allocator: kind.rules.restores.then(allocator) }
+        let rules = Rules {
+            kubernetes: options.kubernetes,
+            name: gates::name_rule(options.kubernetes, entry.group, entry.kind).unwrap_or(kind.rules.name),
+            gated_fields: gates::of_kind(entry.group, entry.kind),
+            gated_pod_fields: gates::POD_SPEC,
+            ..kind.rules.clone()
+        };
+        Self {
+            kind,
+            rules,
+            scale: has_scale.then(ScaleRule::of_workloads),
+            allocator: kind.rules.restores.then(allocator),
+        }
     }
 }
 
 impl Strategy for BuiltIn {
     fn rules(&self) -> &Rules {
-        &self.kind.rules
+        &self.rules
     }
 
     fn scale(&self) -> Option<&ScaleRule> {

@@ -33,6 +33,7 @@
 //! storage         revisions, compare-and-put, history: a trait modeled on etcd's MVCC, implemented in memory
 //! codec           JSON, YAML and protobuf, decoded by the rules of the Go types
 //! descriptions    descriptions of fields
+//! kubernetes      the Kubernetes versions that a server can serve, and the recorded tables of each
 //! identity        users and groups
 //! trust           verification of other servers by a CA bundle
 //! budget          the memory that each connection holds, and its limits
@@ -55,7 +56,8 @@
 //! # }
 //! ```
 //!
-//! Its responses are those of kube-apiserver 1.36 in status, headers and body. The server depends on neither the client
+//! Its responses are those of kube-apiserver 1.36 in status, headers and body. [`ServerBuilder::kubernetes`] selects
+//! another [`KubernetesVersion`]. The server depends on neither the client
 //! nor the runtime, and starts no controllers. As in Kubernetes, controllers do garbage collection and delete the
 //! content of namespaces.
 
@@ -91,6 +93,7 @@ mod tls;
 pub mod storage;
 mod codec;
 mod descriptions;
+mod kubernetes;
 mod identity;
 mod trust;
 mod budget;
@@ -104,6 +107,7 @@ pub use self::{
     budget::Limits,
     http::Body,
     identity::User,
+    kubernetes::{KubernetesVersion, UnknownKubernetesVersion},
     server::{Server, ServerBuilder, Service},
     tls::{TlsError, TlsIdentity, TlsVersion},
 };

@@ -26,12 +26,10 @@ use windlass_api::Scope;
 use crate::{
     descriptions::Descriptions,
     discovery::{Document, Group, Version, document_hash, groups},
+    kubernetes::KubernetesVersion,
     resource::{ResourceTable, Shape},
     schemas,
 };
-
-/// The version as in kube-apiserver's documents.
-const VERSION: &str = "1.36";
 
 /// The subject of one document of version 3.
 #[derive(Debug)]
@@ -65,7 +63,7 @@ pub(crate) struct Request<'a> {
 pub(crate) fn answer(table: &ResourceTable, request: &Request<'_>) -> Option<Document> {
     let Request { path, query, accept, if_none_match, descriptions, now } = *request;
     let path = path.trim_end_matches('/');
-    let groups = groups(table);
+    let (kubernetes, groups) = (table.kubernetes(), groups(table));
     if path == "/openapi/v2" {
         let Some(encoding) = negotiate(accept, true) else {
             let mut refusal = not_acceptable();
@@ -76,11 +74,14 @@ pub(crate) fn answer(table: &ResourceTable, request: &Request<'_>) -> Option<Doc
             Encoding::Json => ("application/json", ""),
             Encoding::Protobuf => (PROTOBUF_V2, "protobuf"),
         };
-        let etag = format!("\"{}\"", document_hash(&[hash_all(&groups, descriptions).as_bytes(), salt.as_bytes()]));
+        let etag = format!(
+            "\"{}\"",
+            document_hash(&[hash_all(kubernetes, &groups, descriptions).as_bytes(), salt.as_bytes()])
+        );
         let mut document = Document::new(content_type, Vec::new()).with_etag(etag, if_none_match);
         document = document.with_header("vary", "Accept-Encoding").with_header("vary", "Accept");
         if document.status == 200 {
-            let tree = v2::document(&groups, &descriptions.schemas());
+            let tree = v2::document(kubernetes, &groups, &descriptions.schemas());
             document.body = match encoding {
                 Encoding::Json => tree.to_string().into_bytes(),
                 Encoding::Protobuf => protobuf::document(&tree),
@@ -90,7 +91,7 @@ pub(crate) fn answer(table: &ResourceTable, request: &Request<'_>) -> Option<Doc
     }
     let below = path.strip_prefix("/openapi/v3")?;
     if below.is_empty() {
-        return Some(index(&groups, descriptions));
+        return Some(index(kubernetes, &groups, descriptions));
     }
     let subjects = subjects(&groups);
     let Some(subject) = subjects.get(below.strip_prefix('/')?) else {
@@ -99,7 +100,7 @@ pub(crate) fn answer(table: &ResourceTable, request: &Request<'_>) -> Option<Doc
     if negotiate(accept, false).is_none() {
         return Some(not_acceptable());
     }
-    let hash = hash(subject, descriptions);
+    let hash = hash(kubernetes, subject, descriptions);
     let requested = query.into_iter().flat_map(|query| query.split('&')).find_map(|pair| pair.strip_prefix("hash="));
     let document = Document::new("application/json", Vec::new()).with_header("vary", "Accept");
     if requested.is_some_and(|requested| !requested.is_empty() && requested != hash) {
@@ -109,7 +110,7 @@ pub(crate) fn answer(table: &ResourceTable, request: &Request<'_>) -> Option<Doc
     }
     let mut document = document.with_etag(format!("\"{hash}\""), if_none_match);
     if document.status == 200 {
-        document.body = v3::document(subject, &descriptions.schemas()).into_bytes();
+        document.body = v3::document(kubernetes, subject, &descriptions.schemas()).into_bytes();
     }
     Some(match requested {
         Some(requested) if !requested.is_empty() => {
@@ -123,10 +124,10 @@ pub(crate) fn answer(table: &ResourceTable, request: &Request<'_>) -> Option<Doc
     })
 }
 
-fn index(groups: &[Group<'_>], descriptions: &Descriptions) -> Document {
+fn index(kubernetes: KubernetesVersion, groups: &[Group<'_>], descriptions: &Descriptions) -> Document {
     let mut paths = serde_json::Map::new();
     for (path, subject) in subjects(groups) {
-        let url = format!("/openapi/v3/{path}?hash={}", hash(&subject, descriptions));
+        let url = format!("/openapi/v3/{path}?hash={}", hash(kubernetes, &subject, descriptions));
         paths.insert(path, json!({"serverRelativeURL": url}));
     }
     Document::new("text/plain; charset=utf-8", json!({"paths": paths}).to_string().into_bytes())
@@ -162,13 +163,17 @@ fn root(group: &str, version: &str) -> String {
 
 // === hashes ===
 
-fn hash(subject: &Subject<'_>, descriptions: &Descriptions) -> String {
-    document_hash(&[data_hash().as_bytes(), document_inputs(subject).as_bytes(), description_hash_part(descriptions)])
+fn hash(kubernetes: KubernetesVersion, subject: &Subject<'_>, descriptions: &Descriptions) -> String {
+    document_hash(&[
+        data_hash(kubernetes).as_bytes(),
+        document_inputs(subject).as_bytes(),
+        description_hash_part(descriptions),
+    ])
 }
 
-fn hash_all(groups: &[Group<'_>], descriptions: &Descriptions) -> String {
+fn hash_all(kubernetes: KubernetesVersion, groups: &[Group<'_>], descriptions: &Descriptions) -> String {
     let all = subjects(groups).values().map(document_inputs).collect::<Vec<_>>();
-    document_hash(&[data_hash().as_bytes(), all.join("\n").as_bytes(), description_hash_part(descriptions)])
+    document_hash(&[data_hash(kubernetes).as_bytes(), all.join("\n").as_bytes(), description_hash_part(descriptions)])
 }
 
 /// Returns the part of the hash for descriptions. Like the schemas, they change only with the version of the program.
@@ -177,9 +182,11 @@ fn description_hash_part(descriptions: &Descriptions) -> &'static [u8] {
 }
 
 /// Returns the hash of the recorded schemas and of the code that generates documents from them.
-fn data_hash() -> &'static str {
-    static HASH: OnceLock<String> = OnceLock::new();
-    HASH.get_or_init(|| document_hash(&[schemas::TEXT.as_bytes(), env!("CARGO_PKG_VERSION").as_bytes()]))
+fn data_hash(kubernetes: KubernetesVersion) -> &'static str {
+    static HASHES: [OnceLock<String>; KubernetesVersion::ALL.len()] =
+        [const { OnceLock::new() }; KubernetesVersion::ALL.len()];
+    let text = schemas::of(kubernetes).text();
+    HASHES[kubernetes.index()].get_or_init(|| document_hash(&[text.as_bytes(), env!("CARGO_PKG_VERSION").as_bytes()]))
 }
 
 /// Returns all inputs of the document except the recorded schemas.

@@ -152,7 +152,7 @@ impl Registry {
     /// Creates a registry of these resources over a storage, which may already hold objects.
     pub(crate) async fn new(
         storage: Arc<dyn Storage>,
-        resources: Vec<Arc<ResourceInfo>>,
+        resources: ResourceTable,
         admission: Vec<Arc<dyn Admission>>,
         clock: Clock,
         entropy: Entropy,
@@ -160,7 +160,7 @@ impl Registry {
         let registry = Self(Arc::new(Inner {
             watches: WatchCache::new(Arc::clone(&storage)),
             storage,
-            resources: RwLock::new(Arc::new(ResourceTable::new(resources))),
+            resources: RwLock::new(Arc::new(resources)),
             admission,
             clock,
             entropy,
@@ -194,7 +194,7 @@ impl Registry {
     /// lock.
     pub(crate) fn change_resources(&self, change: impl FnOnce(&ResourceTable) -> Vec<Arc<ResourceInfo>>) {
         let mut resources = self.0.resources.write();
-        *resources = Arc::new(ResourceTable::new(change(&resources)));
+        *resources = Arc::new(ResourceTable::new(resources.kubernetes(), change(&resources)));
     }
 
     /// Returns the user and the time of a write.

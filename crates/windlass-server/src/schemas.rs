@@ -8,10 +8,7 @@ use std::{
     sync::OnceLock,
 };
 
-use crate::descriptions::Schemas;
-
-/// One line per schema: name, tab, JSON.
-pub(crate) const TEXT: &str = windlass_api::openapi::RECORDED;
+use crate::{descriptions::Schemas, kubernetes::KubernetesVersion};
 
 pub(crate) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 pub(crate) const REFERENCE: &str = "#/components/schemas/";
@@ -20,34 +17,20 @@ pub(crate) const REFERENCE: &str = "#/components/schemas/";
 const MULTI_GROUP: [&str; 2] =
     ["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent"];
 
-struct Recorded {
+/// The schemas of a Kubernetes version, by name and by kind.
+#[derive(Debug)]
+pub(crate) struct Recorded {
+    text: &'static str,
     by_name: BTreeMap<&'static str, &'static str>,
     /// The names of the schemas of kinds, by `group/version/kind`.
     by_kind: BTreeMap<String, &'static str>,
 }
 
-fn schemas() -> &'static Recorded {
-    static SCHEMAS: OnceLock<Recorded> = OnceLock::new();
-    SCHEMAS.get_or_init(|| {
-        let by_name = TEXT.lines().filter_map(|line| line.split_once('\t')).collect::<BTreeMap<_, _>>();
-        let mut by_kind = BTreeMap::new();
-        for (name, json) in &by_name {
-            if let Some(kind) = kind(json) {
-                by_kind.insert(kind, *name);
-            }
-        }
-        Recorded { by_name, by_kind }
-    })
-}
-
-/// Returns the JSON of a recorded schema.
-pub(crate) fn schema(name: &str) -> Option<&'static str> {
-    schemas().by_name.get(name).copied()
-}
-
-/// Returns the name of the recorded schema of a kind.
-pub(crate) fn of_kind(group: &str, version: &str, kind: &str) -> Option<&'static str> {
-    schemas().by_kind.get(&format!("{group}/{version}/{kind}")).copied()
+/// Returns the schemas of a Kubernetes version.
+pub(crate) fn of(kubernetes: KubernetesVersion) -> &'static Recorded {
+    static SCHEMAS: [OnceLock<Recorded>; KubernetesVersion::ALL.len()] =
+        [const { OnceLock::new() }; KubernetesVersion::ALL.len()];
+    SCHEMAS[kubernetes.index()].get_or_init(|| Recorded::parse(&kubernetes.tables().openapi))
 }
 
 /// Returns the first kind that a schema lists, as `group/version/kind`.
@@ -61,57 +44,88 @@ fn kind(json: &str) -> Option<String> {
     Some(format!("{}/{}/{}", field("group")?, field("version")?, field("kind")?))
 }
 
-/// Returns the names of all recorded schemas that these texts refer to, directly or indirectly.
-pub(crate) fn closure<'t>(texts: impl IntoIterator<Item = &'t str>) -> BTreeSet<&'static str> {
-    let mut found = BTreeSet::new();
-    let mut open = Vec::new();
-    let mut scan = |text: &str, open: &mut Vec<&'static str>| {
-        for reference in text.split(REFERENCE).skip(1) {
-            let name = reference.split(['"', '\\']).next().unwrap_or_default();
-            if let Some((name, json)) = schemas().by_name.get_key_value(name)
-                && found.insert(*name)
-            {
-                open.push(json);
+// === impl Recorded ===
+
+impl Recorded {
+    fn parse(text: &'static str) -> Self {
+        let by_name = text.lines().filter_map(|line| line.split_once('\t')).collect::<BTreeMap<_, _>>();
+        let mut by_kind = BTreeMap::new();
+        for (name, json) in &by_name {
+            if let Some(kind) = kind(json) {
+                by_kind.insert(kind, *name);
             }
         }
-    };
-    for text in texts {
-        scan(text, &mut open);
+        Self { text, by_name, by_kind }
     }
-    while let Some(json) = open.pop() {
-        scan(json, &mut open);
-    }
-    found
-}
 
-/// Appends a recorded schema to `out`, in the form for the document of a group version.
-pub(crate) fn write(out: &mut String, name: &str, group: &str, version: &str, descriptions: &Schemas) {
-    let json = described(name, descriptions);
-    let json = &*json;
-    if !MULTI_GROUP.contains(&name) {
-        out.push_str(json);
-        return;
+    /// Returns all schemas, one per line: name, tab, JSON.
+    pub(crate) const fn text(&self) -> &'static str {
+        self.text
     }
-    let kind = name.rsplit('.').next().unwrap_or_default();
-    let entry = |group: &str, version: &str| format!(r#"{{"group":"{group}","kind":"{kind}","version":"{version}"}}"#);
-    let mut kinds = entry("", "v1");
-    if !group.is_empty() {
-        kinds.push(',');
-        kinds.push_str(&entry(group, version));
-    }
-    let open = json.strip_suffix('}').unwrap_or(json);
-    // Writing into a String cannot fail.
-    let _ = write!(out, r#"{open},"x-kubernetes-group-version-kind":[{kinds}]}}"#);
-}
 
-fn described(name: &str, descriptions: &Schemas) -> Cow<'static, str> {
-    let json = schema(name).unwrap_or("{}");
-    if descriptions.is_empty() {
-        return json.into();
+    /// Returns the JSON of a recorded schema.
+    pub(crate) fn schema(&self, name: &str) -> Option<&'static str> {
+        self.by_name.get(name).copied()
     }
-    let Ok(mut schema) = serde_json::from_str(json) else { return json.into() };
-    descriptions.describe(name, &mut schema);
-    schema.to_string().into()
+
+    /// Returns the name of the recorded schema of a kind.
+    pub(crate) fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<&'static str> {
+        self.by_kind.get(&format!("{group}/{version}/{kind}")).copied()
+    }
+
+    /// Returns the names of all recorded schemas that these texts refer to, directly or indirectly.
+    pub(crate) fn closure<'t>(&self, texts: impl IntoIterator<Item = &'t str>) -> BTreeSet<&'static str> {
+        let mut found = BTreeSet::new();
+        let mut open = Vec::new();
+        let mut scan = |text: &str, open: &mut Vec<&'static str>| {
+            for reference in text.split(REFERENCE).skip(1) {
+                let name = reference.split(['"', '\\']).next().unwrap_or_default();
+                if let Some((name, json)) = self.by_name.get_key_value(name)
+                    && found.insert(*name)
+                {
+                    open.push(json);
+                }
+            }
+        };
+        for text in texts {
+            scan(text, &mut open);
+        }
+        while let Some(json) = open.pop() {
+            scan(json, &mut open);
+        }
+        found
+    }
+
+    /// Appends a recorded schema to `out`, in the form for the document of a group version.
+    pub(crate) fn write(&self, out: &mut String, name: &str, group: &str, version: &str, descriptions: &Schemas) {
+        let json = self.described(name, descriptions);
+        let json = &*json;
+        if !MULTI_GROUP.contains(&name) {
+            out.push_str(json);
+            return;
+        }
+        let kind = name.rsplit('.').next().unwrap_or_default();
+        let entry =
+            |group: &str, version: &str| format!(r#"{{"group":"{group}","kind":"{kind}","version":"{version}"}}"#);
+        let mut kinds = entry("", "v1");
+        if !group.is_empty() {
+            kinds.push(',');
+            kinds.push_str(&entry(group, version));
+        }
+        let open = json.strip_suffix('}').unwrap_or(json);
+        // Writing into a String cannot fail.
+        let _ = write!(out, r#"{open},"x-kubernetes-group-version-kind":[{kinds}]}}"#);
+    }
+
+    fn described(&self, name: &str, descriptions: &Schemas) -> Cow<'static, str> {
+        let json = self.schema(name).unwrap_or("{}");
+        if descriptions.is_empty() {
+            return json.into();
+        }
+        let Ok(mut schema) = serde_json::from_str(json) else { return json.into() };
+        descriptions.describe(name, &mut schema);
+        schema.to_string().into()
+    }
 }
 
 #[cfg(test)]
@@ -120,16 +134,17 @@ mod tests {
 
     #[test]
     fn schemas_are_found_by_group_version_and_kind() {
-        assert_eq!(of_kind("apps", "v1", "Deployment"), Some("io.k8s.api.apps.v1.Deployment"));
-        assert_eq!(of_kind("", "v1", "PodList"), Some("io.k8s.api.core.v1.PodList"));
-        assert_eq!(of_kind("autoscaling", "v1", "Scale"), Some("io.k8s.api.autoscaling.v1.Scale"));
-        assert_eq!(of_kind("", "v1", "Nothing"), None);
+        let schemas = of(KubernetesVersion::default());
+        assert_eq!(schemas.of_kind("apps", "v1", "Deployment"), Some("io.k8s.api.apps.v1.Deployment"));
+        assert_eq!(schemas.of_kind("", "v1", "PodList"), Some("io.k8s.api.core.v1.PodList"));
+        assert_eq!(schemas.of_kind("autoscaling", "v1", "Scale"), Some("io.k8s.api.autoscaling.v1.Scale"));
+        assert_eq!(schemas.of_kind("", "v1", "Nothing"), None);
     }
 
     #[test]
     fn closure_contains_direct_and_indirect_references() {
         let reference = format!("{REFERENCE}io.k8s.api.core.v1.ConfigMapList\"");
-        let found = closure([reference.as_str()]);
+        let found = of(KubernetesVersion::default()).closure([reference.as_str()]);
         assert!(found.contains("io.k8s.api.core.v1.ConfigMap"));
         assert!(found.contains("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"));
         assert!(!found.contains("io.k8s.api.core.v1.Pod"));

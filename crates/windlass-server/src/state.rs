@@ -13,6 +13,7 @@ use crate::{
     budget::Budget,
     descriptions::Descriptions,
     identity::User,
+    kubernetes::KubernetesVersion,
     metrics::Metrics,
     registry::Registry,
     storage::Storage,
@@ -165,6 +166,10 @@ impl Stopping {
 impl Host for State {
     fn clock(&self) -> &Clock {
         self.clock()
+    }
+
+    fn kubernetes(&self) -> KubernetesVersion {
+        self.choices.kubernetes
     }
 
     async fn registry(&self) -> Result<&Registry, Status> {

@@ -27,6 +27,7 @@ use windlass_api::Status;
 
 use crate::{
     descriptions::Descriptions,
+    kubernetes::KubernetesVersion,
     resource::{Column, ResourceInfo, Shape},
 };
 
@@ -140,7 +141,7 @@ pub(crate) fn is_printed(resource: &ResourceInfo, subresource: &str) -> bool {
 pub(crate) fn columns(resource: &ResourceInfo) -> Arc<[Column]> {
     match &resource.shape {
         Shape::Custom(custom) => custom::columns(custom.columns()),
-        Shape::BuiltIn(_) => built_in_columns(&resource.group, &resource.version, &resource.plural),
+        Shape::BuiltIn(plan) => built_in_columns(plan.kubernetes, &resource.group, &resource.version, &resource.plural),
     }
 }
 
@@ -148,7 +149,9 @@ pub(crate) fn columns(resource: &ResourceInfo) -> Arc<[Column]> {
 pub(crate) fn cells(resource: &ResourceInfo, object: &Value, now: Timestamp) -> Vec<Value> {
     match &resource.shape {
         Shape::Custom(custom) => custom::cells(custom.columns(), object, now),
-        Shape::BuiltIn(_) => built_in_cells(&resource.group_kind().group, &resource.plural, object, now),
+        Shape::BuiltIn(plan) => {
+            built_in_cells(plan.kubernetes, &resource.group_kind().group, &resource.plural, object, now)
+        }
     }
 }
 
@@ -226,25 +229,32 @@ fn order_entries(entries: &mut Value, order: &[&str]) {
 
 // === built-in kinds ===
 
-fn recorded() -> &'static HashMap<&'static str, Arc<[Column]>> {
-    static RECORDED: OnceLock<HashMap<&'static str, Arc<[Column]>>> = OnceLock::new();
-    RECORDED.get_or_init(|| parse(include_str!("../data/columns.tsv")))
+fn recorded(kubernetes: KubernetesVersion) -> &'static HashMap<&'static str, Arc<[Column]>> {
+    static RECORDED: [OnceLock<HashMap<&'static str, Arc<[Column]>>>; KubernetesVersion::ALL.len()] =
+        [const { OnceLock::new() }; KubernetesVersion::ALL.len()];
+    RECORDED[kubernetes.index()].get_or_init(|| parse(&kubernetes.tables().columns))
 }
 
-fn built_in_columns(group: &str, version: &str, plural: &str) -> Arc<[Column]> {
+fn built_in_columns(kubernetes: KubernetesVersion, group: &str, version: &str, plural: &str) -> Arc<[Column]> {
     static FALLBACK: OnceLock<Arc<[Column]>> = OnceLock::new();
-    match recorded().get(format!("{group}/{version}/{plural}").as_str()) {
+    match recorded(kubernetes).get(format!("{group}/{version}/{plural}").as_str()) {
         Some(columns) if cells::printer(group, plural).is_some() || has_created_at(columns) => columns.clone(),
         _ => FALLBACK.get_or_init(|| [Column::name(), Column::age("string")].into()).clone(),
     }
 }
 
-fn built_in_cells(group: &str, plural: &str, object: &Value, now: Timestamp) -> Vec<Value> {
+fn built_in_cells(
+    kubernetes: KubernetesVersion,
+    group: &str,
+    plural: &str,
+    object: &Value,
+    now: Timestamp,
+) -> Vec<Value> {
     if let Some(printer) = cells::printer(group, plural) {
         return printer(object, now);
     }
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
-    let columns = built_in_columns(group, "v1", plural);
+    let columns = built_in_columns(kubernetes, group, "v1", plural);
     if has_created_at(&columns) {
         return vec![name.into(), object["metadata"]["creationTimestamp"].as_str().unwrap_or(NEVER).into()];
     }
@@ -259,9 +269,10 @@ fn has_created_at(columns: &[Column]) -> bool {
     matches!(columns, [_, second] if second.name == "Created At" && second.kind == "date")
 }
 
-/// Returns the fields whose descriptions columns use.
+/// Returns the fields whose descriptions columns use. Those of the default version include those of all others.
 pub(crate) fn description_sources() -> impl Iterator<Item = &'static str> {
-    let columns = recorded().values().flat_map(|columns| columns.iter()).map(|column| column.source);
+    let columns =
+        recorded(KubernetesVersion::default()).values().flat_map(|columns| columns.iter()).map(|column| column.source);
     columns.chain([NAME, CREATED, DESIRED, AVAILABLE]).filter(|source| !source.is_empty())
 }
 

@@ -1,9 +1,10 @@
 //! The programs of the pinned Go modules, built once into a cache outside the clone.
 
 use std::{
-    env, fs,
+    env, fmt, fs,
     path::{Path, PathBuf},
     process::Command,
+    str::FromStr,
     time::Instant,
 };
 
@@ -29,6 +30,13 @@ pub(crate) enum OtherKubectl {
     Older,
 }
 
+/// A minor version other than the default one, pinned in a file such as `tools/1.35.mod`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Minor {
+    /// For example `1.35`.
+    name: String,
+}
+
 /// The kind of program that is built from a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Output {
@@ -42,14 +50,14 @@ enum Output {
 struct Module {
     directory: PathBuf,
     /// Its go.mod file. A directory may have several, for several versions of a dependency.
-    file: &'static str,
+    file: String,
 }
 
 /// Builds the programs that are missing in the cache, and returns their directory.
 ///
 /// The cache is outside the clone: `$WINDLASS_CACHE`, else `$XDG_CACHE_HOME/windlass`, else `~/.cache/windlass`.
 pub(crate) fn build() -> Result<PathBuf> {
-    let module = Module { directory: root().join("tools"), file: "go.mod" };
+    let module = Module::tools();
     let version = module.version_of("k8s.io/kubernetes")?;
     for (program, package) in CONTROL_PLANE {
         module.compile(program, package, &version)?;
@@ -57,10 +65,32 @@ pub(crate) fn build() -> Result<PathBuf> {
     directory(&version)
 }
 
+/// Builds the kube-apiserver of a minor version, if it is missing in the cache, and returns its directory.
+pub(crate) fn build_minor(minor: &Minor) -> Result<PathBuf> {
+    let module = minor.module();
+    let version = minor.release()?;
+    module.compile("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", &version)?;
+    directory(&version)
+}
+
+/// Runs a program of `tools/`, built with the Go types of a minor version, and returns its output.
+pub(crate) fn output_of(minor: Option<&Minor>, program: &str) -> Result<Vec<u8>> {
+    let module = minor.map_or_else(Module::tools, Minor::module);
+    let run = Command::new("go")
+        .args(["run", "-modfile", &module.file, program])
+        .current_dir(&module.directory)
+        .output()
+        .map_err(|error| format!("running go: {error}"))?;
+    if !run.status.success() {
+        return Err(format!("go run {program} failed: {}", String::from_utf8_lossy(&run.stderr)).into());
+    }
+    Ok(run.stdout)
+}
+
 /// Builds Polaris, which `tools/polaris` pins, if it is missing in the cache, and returns its path.
 pub(crate) fn build_polaris() -> Result<PathBuf> {
     const POLARIS: &str = "github.com/polarismesh/polaris";
-    let module = Module { directory: root().join("tools").join("polaris"), file: "go.mod" };
+    let module = Module { directory: root().join("tools").join("polaris"), file: "go.mod".to_owned() };
     let version = module.version_of(POLARIS)?;
     module.compile("polaris-server", POLARIS, &version)
 }
@@ -68,14 +98,14 @@ pub(crate) fn build_polaris() -> Result<PathBuf> {
 /// Builds Kubernetes' end-to-end tests, which `tools/e2e` pins, if they are missing in the cache, and returns the
 /// program.
 pub(crate) fn build_e2e() -> Result<PathBuf> {
-    let module = Module { directory: root().join("tools").join("e2e"), file: "go.mod" };
+    let module = Module { directory: root().join("tools").join("e2e"), file: "go.mod".to_owned() };
     let version = module.version_of("k8s.io/kubernetes")?;
     module.compile_as(Output::Tests, "e2e.test", "k8s.io/kubernetes/test/e2e", &version)
 }
 
 /// Returns the kubectl of the control plane's version, if the cache has it.
 pub(crate) fn built_kubectl() -> Option<PathBuf> {
-    let module = Module { directory: root().join("tools"), file: "go.mod" };
+    let module = Module::tools();
     let version = module.version_of("k8s.io/kubernetes").ok()?;
     Some(directory(&version).ok()?.join("kubectl")).filter(|path| path.exists())
 }
@@ -91,6 +121,48 @@ impl Output {
     }
 }
 
+// === impl Minor ===
+
+impl Minor {
+    /// Returns the minor versions that are pinned, in ascending order.
+    pub(crate) fn all() -> Result<Vec<Self>> {
+        let mut all = Vec::new();
+        for entry in fs::read_dir(root().join("tools"))? {
+            let name = entry?.file_name();
+            let name = name.to_str().and_then(|name| name.strip_suffix(".mod")).filter(|name| name.starts_with("1."));
+            all.extend(name.map(|name| Self { name: name.to_owned() }));
+        }
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(all)
+    }
+
+    /// Returns the pinned release, such as `v1.35.4`.
+    pub(crate) fn release(&self) -> Result<String> {
+        self.module().version_of("k8s.io/kubernetes")
+    }
+
+    fn module(&self) -> Module {
+        Module { file: format!("{}.mod", self.name), ..Module::tools() }
+    }
+}
+
+impl fmt::Display for Minor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl FromStr for Minor {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let all = Self::all().map_err(|error| error.to_string())?;
+        let names: Vec<_> = all.iter().map(ToString::to_string).collect();
+        let found = all.into_iter().find(|minor| minor.name == text.trim_start_matches('v'));
+        found.ok_or_else(|| format!("no file tools/{text}.mod; pinned are {}", names.join(", ")))
+    }
+}
+
 // === impl OtherKubectl ===
 
 impl OtherKubectl {
@@ -100,7 +172,7 @@ impl OtherKubectl {
             Self::Newer => "go.mod",
             Self::Older => "older.mod",
         };
-        let module = Module { directory: root().join("tools").join("kubectl"), file };
+        let module = Module { directory: root().join("tools").join("kubectl"), file: file.to_owned() };
         // Kubernetes publishes its modules with major version 0 instead of 1.
         let version = module.version_of("k8s.io/kubectl")?.replacen("v0.", "v1.", 1);
         module.compile("kubectl", ".", &version)
@@ -110,9 +182,14 @@ impl OtherKubectl {
 // === impl Module ===
 
 impl Module {
+    /// Returns the module that pins the control plane.
+    fn tools() -> Self {
+        Self { directory: root().join("tools"), file: "go.mod".to_owned() }
+    }
+
     /// Returns the required version of a dependency.
     fn version_of(&self, required: &str) -> Result<String> {
-        let file = self.directory.join(self.file);
+        let file = self.directory.join(&self.file);
         let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
         let version = required_version(required, &text);
         Ok(version.ok_or_else(|| format!("{} does not require {required}", file.display()))?.to_owned())
@@ -136,7 +213,7 @@ impl Module {
         let unfinished = directory.join(format!("{program}.unfinished"));
         let status = Command::new("go")
             .args(output.go_command())
-            .args(["-trimpath", "-buildvcs=false", "-modfile", self.file])
+            .args(["-trimpath", "-buildvcs=false", "-modfile", &self.file])
             .args(["-ldflags", &linker_flags(version), "-o"])
             .arg(&unfinished)
             .arg(package)

@@ -8,9 +8,10 @@ use std::{
 };
 
 use clap::Args;
+use windlass_server::KubernetesVersion;
 
 use super::announce;
-use crate::stand_in::StandIn;
+use crate::stand_in::{StandIn, VERSION_FILE};
 
 /// The flags of `windlass envtest-assets`.
 #[derive(Args, Debug)]
@@ -18,11 +19,14 @@ pub(crate) struct Options {
     /// Target folder, created if it does not exist; existing stand-ins are replaced
     #[arg(value_name = "DIR")]
     directory: PathBuf,
+    /// Kubernetes version that the stand-in of kube-apiserver serves
+    #[arg(long, value_name = "VERSION", default_value_t)]
+    kubernetes_version: KubernetesVersion,
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let windlass = env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
-    write(&windlass, &options.directory)
+    write(&windlass, &options.directory, options.kubernetes_version)
         .map_err(|error| format!("writing {}: {error}", options.directory.display()))?;
     // Absolute, because tests run in other folders.
     let directory = fs::canonicalize(&options.directory)?;
@@ -31,8 +35,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
 }
 
 /// Copies the program once: the folder stays usable if the program is moved or rebuilt.
-fn write(windlass: &Path, directory: &Path) -> io::Result<()> {
+fn write(windlass: &Path, directory: &Path, kubernetes: KubernetesVersion) -> io::Result<()> {
     fs::create_dir_all(directory)?;
+    fs::write(directory.join(VERSION_FILE), format!("{kubernetes}\n"))?;
     let first = StandIn::KubeApiserver.file_name();
     let unfinished = tempfile::Builder::new().prefix(".unfinished-").tempdir_in(directory)?;
     for stand_in in StandIn::ALL {
@@ -68,6 +73,7 @@ mod tests {
     use windlass_api::Entropy;
 
     use super::*;
+    use crate::stand_in;
 
     #[test]
     fn the_folder_holds_all_programs_and_can_be_written_again() {
@@ -77,13 +83,14 @@ mod tests {
         let assets = directory.join("k8s").join("bin");
         for content in ["first", "second"] {
             fs::write(&program, content).unwrap();
-            write(&program, &assets).unwrap();
+            write(&program, &assets, KubernetesVersion::V1_35).unwrap();
             for name in ["etcd", "kube-apiserver", "kubectl"] {
                 let name = format!("{name}{}", env::consts::EXE_SUFFIX);
                 assert_eq!(fs::read_to_string(assets.join(name)).unwrap(), content);
             }
         }
-        assert_eq!(fs::read_dir(&assets).unwrap().count(), 3);
+        assert_eq!(stand_in::version(&assets), Ok(KubernetesVersion::V1_35));
+        assert_eq!(fs::read_dir(&assets).unwrap().count(), 4);
         fs::remove_dir_all(directory).unwrap();
     }
 }

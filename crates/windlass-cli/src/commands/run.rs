@@ -29,6 +29,7 @@ use clap::Args;
 use windlass_controllers::Controllers;
 use windlass_runtime::shutdown;
 use windlass_scaffold::ProjectLocation;
+use windlass_server::KubernetesVersion;
 
 pub(super) use self::cargo::build_manifests;
 use self::{lock::Lock, session::Session};
@@ -64,8 +65,16 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let _lock = Lock::take(&location.folder)?;
     let bind = (Ipv4Addr::LOCALHOST, options.port).into();
     let controllers: Controllers = "*".parse()?;
-    let bound =
-        Bound::bind(Settings { bind, nodes: NODES, controllers, console: None, authorizers: None, hint: HINT }).await?;
+    let bound = Bound::bind(Settings {
+        kubernetes: KubernetesVersion::default(),
+        bind,
+        nodes: NODES,
+        controllers,
+        console: None,
+        authorizers: None,
+        hint: HINT,
+    })
+    .await?;
     let (path, is_ours) = match &options.kubeconfig {
         Some(path) => (here.join(path), false),
         None => (location.folder.join(KUBECONFIG), true),

@@ -9,6 +9,7 @@ use std::{
 use clap::Args;
 use windlass_controllers::{BuiltIn, Controllers};
 use windlass_runtime::shutdown;
+use windlass_server::KubernetesVersion;
 
 use super::announce;
 use crate::{
@@ -37,6 +38,9 @@ pub(crate) struct Options {
     /// kube-apiserver; defaults to RBAC only
     #[arg(long, value_name = "FILE")]
     authorization_config: Option<PathBuf>,
+    /// Kubernetes version to serve; the controllers use the types of 1.36 with every version
+    #[arg(long, value_name = "VERSION", default_value_t)]
+    kubernetes_version: KubernetesVersion,
 }
 
 /// The hint if the address is in use.
@@ -76,10 +80,11 @@ fn controllers() -> String {
 }
 
 pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
-    let Options { bind, kubeconfig, nodes, controllers, console, authorization_config } = options;
+    let Options { bind, kubeconfig, nodes, controllers, console, authorization_config, kubernetes_version } = options;
     let authorizers = authorization_config.as_deref().map(authorization::read).transpose();
     let authorizers = authorizers.map_err(|error| -> Box<dyn Error> { error })?;
-    let settings = Settings { bind, nodes, controllers, console, authorizers, hint: HINT };
+    let settings =
+        Settings { kubernetes: kubernetes_version, bind, nodes, controllers, console, authorizers, hint: HINT };
     let bound = Bound::bind(settings).await?;
     warn_if_replaced(&kubeconfig).await;
     // The listener already accepts connections. If the kubeconfig cannot be written, the command fails before anything
@@ -122,6 +127,7 @@ mod tests {
             (["--console", "99999"], "expected an address and a port"),
             (["--nodes", "100000000"], "expected a number from 0 to 10000"),
             (["--nodes", "-1"], "unexpected argument"),
+            (["--kubernetes-version", "1.2"], "unknown Kubernetes version \"1.2\"; the embedded server has 1."),
             (["--controllers", "none,deployment"], "none cannot be combined"),
             (["--controllers", "deployment,,nodes"], "a name is empty"),
             (["--controllers", "deploy"], "unknown controller \"deploy\": valid names are deployment, replicaset"),

@@ -65,9 +65,11 @@ pub(super) async fn run(arguments: impl Iterator<Item = String>) -> Result<(), B
     let ip = flags.parse("bind-address")?.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let bind = SocketAddr::new(ip, flags.parse("secure-port")?.unwrap_or(PORT));
     let tls = identity(&flags)?;
-    let server = server(&flags, bind)?.build();
+    let program = env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
+    let kubernetes = super::version(program.parent().unwrap_or(Path::new(".")))?;
+    let server = server(&flags, bind)?.kubernetes(kubernetes).build();
     let listener = TcpListener::bind(bind).await.map_err(|error| format!("listening on {bind}: {error}"))?;
-    tracing::info!(address = %bind, "serving");
+    tracing::info!(address = %bind, version = %kubernetes, "serving");
     Ok(server.serve(listener, tls, shutdown::signal()).await?)
 }
 

@@ -5,7 +5,7 @@
 //! caller needs all permissions of one mode. If no mode is granted, the error is that of the first mode. The mode that
 //! was last granted to the same caller is tried first, which saves authorization checks, as in kube-apiserver.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use http::{HeaderMap, HeaderValue};
 use parking_lot::Mutex;
@@ -18,6 +18,7 @@ use crate::{
     authz::{AccessAttributes, Object},
     codec::go_quote,
     identity::MASTERS,
+    kubernetes::KubernetesVersion,
     object::{Errors, Path, dns_label, dns_subdomain, validate_domain_prefixed},
     request::RequestInfo,
 };
@@ -69,6 +70,12 @@ const MODES: [Mode; 5] = [
     Mode { name: "", applies_to: |_, _| true },
 ];
 
+/// Returns the modes of a Kubernetes version, as indices into [`MODES`]. Before 1.36 there is only the legacy mode.
+fn available(kubernetes: KubernetesVersion) -> Range<usize> {
+    let first = if kubernetes < KubernetesVersion::V1_36 { MODES.len() - 1 } else { 0 };
+    first..MODES.len()
+}
+
 /// The maximum number of callers in the cache of modes.
 const MAX_GRANTED_MODES: usize = 10_000;
 
@@ -104,7 +111,7 @@ pub(crate) async fn impersonated(
     let Some(impersonated_user) = impersonated_user(headers)? else { return Ok(caller) };
     let granted = authenticator.granted_modes();
     let known = granted.last(&caller);
-    let order = known.into_iter().chain((0..MODES.len()).filter(|index| Some(*index) != known));
+    let order = known.into_iter().chain(available(host.kubernetes()).filter(|index| Some(*index) != known));
     let mut first = None;
     for (index, mode) in order.map(|index| (index, &MODES[index])) {
         if !(mode.applies_to)(&impersonated_user, &caller) {
@@ -435,5 +442,12 @@ mod tests {
         let status: Value = serde_json::from_slice(&body).unwrap();
         let message = status["message"].as_str().unwrap();
         assert!(message.contains("User \"josé\" cannot list resource \"secrets\""), "{message}");
+    }
+
+    #[test]
+    fn versions_before_1_36_have_the_legacy_mode_only() {
+        let names = |version| MODES[available(version)].iter().map(|mode| mode.name).collect::<Vec<_>>();
+        assert_eq!(names(KubernetesVersion::V1_35), [""]);
+        assert_eq!(names(KubernetesVersion::V1_36).len(), MODES.len());
     }
 }

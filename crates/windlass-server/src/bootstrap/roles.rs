@@ -1,6 +1,8 @@
-//! The default roles and bindings, read from `data/roles.tsv`.
+//! The default roles and bindings, recorded from kube-apiserver.
 
 use serde_json::{Value, json};
+
+use crate::kubernetes::KubernetesVersion;
 
 pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -13,9 +15,9 @@ pub(super) struct Recorded {
     pub(super) object: Value,
 }
 
-/// Returns all objects in the file.
-pub(super) fn recorded() -> impl Iterator<Item = Recorded> {
-    include_str!("../../data/roles.tsv").lines().filter(|line| !line.starts_with('#')).map(parse)
+/// Returns all objects of a version.
+pub(super) fn recorded(kubernetes: KubernetesVersion) -> impl Iterator<Item = Recorded> {
+    kubernetes.tables().roles.lines().filter(|line| !line.starts_with('#')).map(parse)
 }
 
 fn parse(line: &'static str) -> Recorded {
@@ -84,7 +86,7 @@ mod tests {
             json!({"kind": "ServiceAccount", "name": "a", "namespace": "kube-system"})
         );
         assert_eq!(parse_subject("User:system:a")["name"], "system:a");
-        let all: Vec<Recorded> = recorded().collect();
+        let all: Vec<Recorded> = recorded(KubernetesVersion::default()).collect();
         assert!(all.len() > 100);
         let admin = all.iter().find(|role| role.object["metadata"]["name"] == "cluster-admin").unwrap();
         assert_eq!(admin.object["rules"][0], json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));

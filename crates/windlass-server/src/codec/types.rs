@@ -1,12 +1,12 @@
 //! The type table: the Go types as seen by reflection, parsed on demand.
 //!
-//! The text of the table is in windlass-api, where clients use it too. `tools/fields` writes it, and its comment
-//! describes the format. The table is indexed once, by kinds and by the names of structs. A struct's fields are parsed
-//! when the struct is first decoded, and then cached.
+//! Each Kubernetes version has a table. The text of the default one is in windlass-api, where clients use it too.
+//! `tools/fields` writes it, and its comment describes the format. A table is indexed once, by kinds and by the names of
+//! structs. A struct's fields are parsed when the struct is first decoded, and then cached.
 
 use std::{collections::HashMap, sync::OnceLock};
 
-use windlass_api::schema::TYPES as TABLE;
+use crate::kubernetes::KubernetesVersion;
 
 /// A Go type, as its encodings see it.
 #[derive(Debug)]
@@ -56,6 +56,8 @@ pub(crate) struct StructRef(&'static StructEntry);
 
 #[derive(Debug)]
 struct StructEntry {
+    /// The version of the table, in which the types of the fields are looked up.
+    kubernetes: KubernetesVersion,
     id: &'static str,
     body: &'static str,
     parsed: OnceLock<Struct>,
@@ -107,13 +109,15 @@ struct Table {
     structs: HashMap<&'static str, &'static StructEntry>,
 }
 
-fn table() -> &'static Table {
-    static PARSED: OnceLock<Table> = OnceLock::new();
-    PARSED.get_or_init(|| {
+fn table(kubernetes: KubernetesVersion) -> &'static Table {
+    static PARSED: [OnceLock<Table>; KubernetesVersion::ALL.len()] =
+        [const { OnceLock::new() }; KubernetesVersion::ALL.len()];
+    PARSED[kubernetes.index()].get_or_init(|| {
+        let table: &'static str = &kubernetes.tables().types;
         let mut kinds = Vec::new();
         let mut unserved = HashMap::new();
         let mut structs = HashMap::with_capacity(640);
-        let (head, mut rest) = TABLE.split_at(TABLE.find("\nS\t").map_or(TABLE.len(), |at| at + 1));
+        let (head, mut rest) = table.split_at(table.find("\nS\t").map_or(table.len(), |at| at + 1));
         for line in head.lines() {
             let mut columns = line.split('\t');
             let mut next = || columns.next().unwrap_or_default();
@@ -125,7 +129,8 @@ fn table() -> &'static Table {
         while let Some(text) = rest.strip_prefix("S\t") {
             let (block, after) = text.split_at(text.find("\nS\t").map_or(text.len(), |at| at + 1));
             let (id, body) = block.split_once('\n').unwrap_or((block, ""));
-            let entry: &'static StructEntry = Box::leak(Box::new(StructEntry { id, body, parsed: OnceLock::new() }));
+            let entry: &'static StructEntry =
+                Box::leak(Box::new(StructEntry { kubernetes, id, body, parsed: OnceLock::new() }));
             structs.insert(id, entry);
             rest = after;
         }
@@ -135,33 +140,37 @@ fn table() -> &'static Table {
 }
 
 /// Returns the struct that a served kind decodes into.
-pub(super) fn kind(group: &str, version: &str, kind: &str) -> Option<StructRef> {
-    table().kinds.get(&(group, version, kind)).copied()
+pub(super) fn kind(kubernetes: KubernetesVersion, group: &str, version: &str, kind: &str) -> Option<StructRef> {
+    table(kubernetes).kinds.get(&(group, version, kind)).copied()
 }
 
 /// Reports whether Kubernetes' scheme contains the kind, served or not. The two kinds of `meta/v1` in every group count
 /// too.
-pub(super) fn is_registered(group: &str, version: &str, kind: &str) -> bool {
-    self::kind(group, version, kind).is_some()
-        || table().unserved.get(&(group, version)).is_some_and(|kinds| kinds.split(',').any(|known| known == kind))
+pub(super) fn is_registered(kubernetes: KubernetesVersion, group: &str, version: &str, kind: &str) -> bool {
+    self::kind(kubernetes, group, version, kind).is_some()
+        || table(kubernetes)
+            .unserved
+            .get(&(group, version))
+            .is_some_and(|kinds| kinds.split(',').any(|known| known == kind))
 }
 
-/// Returns a struct by its id in the table.
+/// Returns a struct by its id in the table of the default version. For structs that are equal in all versions.
 pub(super) fn named(id: &'static str) -> StructRef {
-    StructRef(table().structs[id])
+    StructRef(table(KubernetesVersion::default()).structs[id])
 }
 
 /// Returns all kinds, for tests of the whole table.
 #[cfg(test)]
 pub(super) fn all_kinds() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
-    table().kinds.keys().copied()
+    table(KubernetesVersion::default()).kinds.keys().copied()
 }
 
 /// Returns the structs that documents of some kind may contain, without structs that are only embedded.
 #[cfg(test)]
 pub(super) fn all_structs() -> Vec<&'static Struct> {
     let mut ids = std::collections::BTreeMap::new();
-    let mut ahead: Vec<StructRef> = table().kinds.values().copied().chain([json_schema()]).collect();
+    let mut ahead: Vec<StructRef> =
+        table(KubernetesVersion::default()).kinds.values().copied().chain([json_schema()]).collect();
     while let Some(next) = ahead.pop() {
         if ids.insert(next.0.id, next).is_none() {
             ahead.extend(next.get().fields.iter().filter_map(|field| field.ty.innermost()));
@@ -192,7 +201,7 @@ impl Struct {
             let mut columns = line.split('\t');
             let mut next = || columns.next().unwrap_or_default();
             let (name, flags, number) = (next(), next(), next());
-            let ty = Type::parse(&mut next());
+            let ty = Type::parse(entry.kubernetes, &mut next());
             let number = number.trim_end_matches('p').parse().unwrap_or(0);
             if let (true, Kind::Struct(inner)) = (flags.contains('i'), &ty.kind) {
                 if number != 0 {
@@ -254,7 +263,7 @@ impl Field {
 
 impl Type {
     /// Parses one type at the beginning of the text.
-    fn parse(text: &mut &'static str) -> Self {
+    fn parse(kubernetes: KubernetesVersion, text: &mut &'static str) -> Self {
         let wrapped = take(text, '%');
         let name = if take(text, '<') { until(text, '>') } else { "" };
         let mut characters = text.chars();
@@ -267,14 +276,14 @@ impl Type {
             'u' => Kind::Uint8,
             'f' => Kind::Float64,
             'y' => Kind::Bytes,
-            '*' => Kind::Pointer(Box::new(Self::parse(text))),
-            '[' => Kind::Slice(Box::new(Self::parse(text))),
+            '*' => Kind::Pointer(Box::new(Self::parse(kubernetes, text))),
+            '[' => Kind::Slice(Box::new(Self::parse(kubernetes, text))),
             '{' => {
                 take(text, '<');
                 let key = until(text, '>');
-                Kind::Map { key, value: Box::new(Self::parse(text)) }
+                Kind::Map { key, value: Box::new(Self::parse(kubernetes, text)) }
             }
-            '@' => Kind::Struct(named(std::mem::take(text))),
+            '@' => Kind::Struct(StructRef(table(kubernetes).structs[std::mem::take(text)])),
             '!' => Kind::Special(Special::parse(std::mem::take(text))),
             // 's'; the tool writes no other letters.
             _ => Kind::String,
@@ -433,7 +442,7 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_struct_and_all_structs_parse() {
-        let table = table();
+        let table = table(KubernetesVersion::default());
         assert!(table.kinds.len() > 150 && table.structs.len() > 600);
         for entry in table.structs.values() {
             let parsed = StructRef(entry).get();
@@ -468,10 +477,37 @@ mod tests {
 
     #[test]
     fn unserved_kinds_are_only_in_the_scheme() {
-        assert!(
-            is_registered("extensions", "v1beta1", "Deployment")
-                && kind("extensions", "v1beta1", "Deployment").is_none()
-        );
-        assert!(!is_registered("apps", "v1", "Pod"));
+        let version = KubernetesVersion::default();
+        assert!(is_registered(version, "extensions", "v1beta1", "Deployment"));
+        assert!(kind(version, "extensions", "v1beta1", "Deployment").is_none());
+        assert!(!is_registered(version, "apps", "v1", "Pod"));
+    }
+
+    #[test]
+    fn structs_used_without_a_version_are_equal_in_all() {
+        let shared = [
+            ("meta.k8s.io", "DeleteOptions"),
+            ("autoscaling", "Scale"),
+            ("authentication.k8s.io", "TokenRequest"),
+            ("policy", "Eviction"),
+            ("", "Binding"),
+        ];
+        let text = |version: KubernetesVersion, start: StructRef| {
+            let (mut found, mut open) = (std::collections::BTreeMap::new(), vec![start]);
+            while let Some(next) = open.pop() {
+                if found.insert(next.0.id, next.0.body).is_none() {
+                    open.extend(next.get().fields.iter().filter_map(|field| field.ty.innermost()));
+                }
+            }
+            let schema =
+                table(version).structs["apiextensions-apiserver/pkg/apis/apiextensions/v1.JSONSchemaProps"].body;
+            (found, schema)
+        };
+        for version in KubernetesVersion::ALL {
+            for (group, kind) in shared {
+                let of = |version| text(version, self::kind(version, group, "v1", kind).unwrap());
+                assert_eq!(of(*version), of(KubernetesVersion::default()), "{kind} in {version}");
+            }
+        }
     }
 }

@@ -1,8 +1,10 @@
-//! The built-in resources as kube-apiserver's discovery lists them, parsed once from `data/discovery.tsv`.
+//! The built-in resources as kube-apiserver's discovery lists them, parsed once per Kubernetes version.
 
 use std::sync::OnceLock;
 
 use windlass_api::Scope;
+
+use crate::kubernetes::KubernetesVersion;
 
 /// A built-in resource as kube-apiserver describes it. The resource table decides whether this server serves it.
 #[derive(Debug)]
@@ -34,16 +36,22 @@ pub(crate) struct CatalogSubresource {
     pub(crate) verbs: Vec<&'static str>,
 }
 
-/// Returns all built-in resources in discovery order: the core group, then the groups in the order of `/apis`, sorted
-/// by name.
-pub(crate) fn catalog() -> &'static [CatalogResource] {
-    static CATALOG: OnceLock<Vec<CatalogResource>> = OnceLock::new();
-    CATALOG.get_or_init(|| parse(include_str!("../../data/discovery.tsv")))
+/// Returns all built-in resources of a version in discovery order: the core group, then the groups in the order of
+/// `/apis`, sorted by name.
+pub(crate) fn catalog(kubernetes: KubernetesVersion) -> &'static [CatalogResource] {
+    static CATALOGS: [OnceLock<Vec<CatalogResource>>; KubernetesVersion::ALL.len()] =
+        [const { OnceLock::new() }; KubernetesVersion::ALL.len()];
+    CATALOGS[kubernetes.index()].get_or_init(|| parse(&kubernetes.tables().discovery))
 }
 
 /// Returns kube-apiserver's storage hash of a built-in resource; `None` if it has none.
-pub(crate) fn storage_hash(group: &str, version: &str, plural: &str) -> Option<&'static str> {
-    catalog()
+pub(crate) fn storage_hash(
+    kubernetes: KubernetesVersion,
+    group: &str,
+    version: &str,
+    plural: &str,
+) -> Option<&'static str> {
+    catalog(kubernetes)
         .iter()
         .find(|resource| resource.group == group && resource.version == version && resource.plural == plural)
         .map(|resource| resource.storage_hash)
@@ -95,7 +103,7 @@ mod tests {
 
     #[test]
     fn catalog_equals_kube_apiservers_resources_in_order() {
-        let catalog = catalog();
+        let catalog = catalog(KubernetesVersion::V1_36);
         assert_eq!(catalog.len(), 68);
         assert_eq!(catalog.iter().map(|resource| resource.subresources.len()).sum::<usize>(), 45);
         let mut groups = catalog.iter().map(|resource| resource.group).collect::<Vec<_>>();
@@ -111,8 +119,9 @@ mod tests {
 
     #[test]
     fn storage_hash_depends_on_the_stored_kind() {
-        assert_eq!(storage_hash("apps", "v1", "deployments"), Some("8aSe+NMegvE="));
-        assert_eq!(storage_hash("events.k8s.io", "v1", "events"), storage_hash("", "v1", "events"));
-        assert_eq!(storage_hash("", "v1", "bindings"), None);
+        let hash = |group, plural| storage_hash(KubernetesVersion::default(), group, "v1", plural);
+        assert_eq!(hash("apps", "deployments"), Some("8aSe+NMegvE="));
+        assert_eq!(hash("events.k8s.io", "events"), hash("", "events"));
+        assert_eq!(hash("", "bindings"), None);
     }
 }

@@ -7,8 +7,12 @@ const AGGREGATED_ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=
     application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
 fn table() -> ResourceTable {
-    let options = KindOptions { service_cidr: "10.0.0.0/24".parse().unwrap(), entropy: Entropy::seeded(1) };
-    ResourceTable::new(built_ins(&options))
+    let options = KindOptions {
+        kubernetes: KubernetesVersion::default(),
+        service_cidr: "10.0.0.0/24".parse().unwrap(),
+        entropy: Entropy::seeded(1),
+    };
+    built_ins(&options)
 }
 
 fn get(path: &str, accept: Option<&str>) -> Document {

@@ -12,7 +12,7 @@ use std::{
 use parking_lot::RwLock;
 use serde_json::Value;
 
-use crate::{object::Tree, schemas};
+use crate::{kubernetes::KubernetesVersion, object::Tree, schemas};
 
 /// A type, with the forms that its values may have.
 #[derive(Debug, Default)]
@@ -71,6 +71,7 @@ struct FieldType {
 pub(super) enum TypeRef {
     /// A recorded schema.
     Named {
+        kubernetes: KubernetesVersion,
         name: String,
         atomic: Option<bool>,
         found: OnceLock<&'static Type>,
@@ -86,13 +87,14 @@ pub(super) enum TypeRef {
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// Returns the type of a built-in kind.
-pub(crate) fn built_in(group: &str, version: &str, kind: &str) -> &'static Type {
-    schemas::of_kind(group, version, kind).map_or_else(|| &*DEDUCED, |name| named(name, None))
+pub(crate) fn built_in(kubernetes: KubernetesVersion, group: &str, version: &str, kind: &str) -> &'static Type {
+    let name = schemas::of(kubernetes).of_kind(group, version, kind);
+    name.map_or_else(|| &*DEDUCED, |name| named(kubernetes, name, None))
 }
 
-/// Compiles the type of a custom resource from its schema.
+/// Compiles the type of a custom resource from its schema. Its metadata is equal in all Kubernetes versions.
 pub(crate) fn custom(schema: &Value) -> Type {
-    Type::compile(schema, false, true)
+    Type::compile(KubernetesVersion::default(), schema, false, true)
 }
 
 static DEDUCED: LazyLock<Type> = LazyLock::new(|| Type {
@@ -108,21 +110,23 @@ static OPAQUE: LazyLock<Type> = LazyLock::new(|| Type {
 });
 
 /// Returns the compiled form of a recorded schema; `atomic` overrides the schema's own setting.
-fn named(name: &str, atomic: Option<bool>) -> &'static Type {
+fn named(kubernetes: KubernetesVersion, name: &str, atomic: Option<bool>) -> &'static Type {
     // The recorded schemas bound the number of types, and types are never freed.
-    static TYPES: OnceLock<RwLock<HashMap<(String, Option<bool>), &'static Type>>> = OnceLock::new();
+    static TYPES: OnceLock<RwLock<HashMap<(KubernetesVersion, String, Option<bool>), &'static Type>>> = OnceLock::new();
     let types = TYPES.get_or_init(RwLock::default);
-    let key = (name.to_owned(), atomic);
+    let key = (kubernetes, name.to_owned(), atomic);
     if let Some(ty) = types.read().get(&key) {
         return ty;
     }
     let mut ty = match name {
         "io.k8s.apimachinery.pkg.api.resource.Quantity" => Type::scalar(Scalar::Untyped),
         "io.k8s.apimachinery.pkg.runtime.RawExtension" => return &OPAQUE,
-        name => match schemas::schema(name).and_then(|schema| serde_json::from_str::<Value>(schema).ok()) {
-            Some(schema) => Type::compile(&schema, false, false),
-            None => return &DEDUCED,
-        },
+        name => {
+            match schemas::of(kubernetes).schema(name).and_then(|schema| serde_json::from_str::<Value>(schema).ok()) {
+                Some(schema) => Type::compile(kubernetes, &schema, false, false),
+                None => return &DEDUCED,
+            }
+        }
     };
     if let (Some(atomic), Some(map)) = (atomic, &mut ty.map) {
         map.atomic = atomic;
@@ -138,11 +142,11 @@ impl Type {
     }
 
     /// Compiles a schema. `preserve` keeps unknown fields; `object` marks the schema of an API object.
-    fn compile(schema: &Value, preserve: bool, object: bool) -> Self {
+    fn compile(kubernetes: KubernetesVersion, schema: &Value, preserve: bool, object: bool) -> Self {
         let preserve = preserve || schema.flag(&["x-kubernetes-preserve-unknown-fields"]);
         let object = object || schema.flag(&["x-kubernetes-embedded-resource"]);
-        let map = || Some(MapType::compile(schema, preserve, object));
-        let list = || Some(ListType::compile(schema, preserve));
+        let map = || Some(MapType::compile(kubernetes, schema, preserve, object));
+        let list = || Some(ListType::compile(kubernetes, schema, preserve));
         match (schema.text(&["type"]), schema.text(&["format"])) {
             ("object", _) => Self { map: map(), ..Self::default() },
             ("array", _) => Self { list: list(), ..Self::default() },
@@ -200,7 +204,7 @@ impl Form<'_> {
 }
 
 impl ListType {
-    fn compile(schema: &Value, preserve: bool) -> Self {
+    fn compile(kubernetes: KubernetesVersion, schema: &Value, preserve: bool) -> Self {
         let keys =
             || schema.items(&["x-kubernetes-list-map-keys"]).iter().filter_map(Value::as_str).map(Box::from).collect();
         let kind = match (schema.text(&["x-kubernetes-list-type"]), schema.text(&["x-kubernetes-patch-strategy"])) {
@@ -212,7 +216,8 @@ impl ListType {
             },
             _ => ListKind::Atomic,
         };
-        let element = schema.at(&["items"]).map_or(TypeRef::Opaque, |items| TypeRef::compile(items, preserve));
+        let element =
+            schema.at(&["items"]).map_or(TypeRef::Opaque, |items| TypeRef::compile(kubernetes, items, preserve));
         Self { kind, element }
     }
 
@@ -222,9 +227,9 @@ impl ListType {
 }
 
 impl MapType {
-    fn compile(schema: &Value, preserve: bool, object: bool) -> Self {
+    fn compile(kubernetes: KubernetesVersion, schema: &Value, preserve: bool, object: bool) -> Self {
         let field = |schema: &Value| FieldType {
-            ty: TypeRef::compile(schema, preserve),
+            ty: TypeRef::compile(kubernetes, schema, preserve),
             default: schema.get("default").filter(|default| !default.is_object()).cloned(),
         };
         let mut fields: HashMap<Box<str>, FieldType> =
@@ -234,13 +239,16 @@ impl MapType {
                 let ty = TypeRef::Inline(Box::new(Type::scalar(Scalar::Text)));
                 fields.insert(name.into(), FieldType { ty, default: None });
             }
-            fields.insert("metadata".into(), FieldType { ty: TypeRef::named(OBJECT_META, None), default: None });
+            fields.insert(
+                "metadata".into(),
+                FieldType { ty: TypeRef::named(kubernetes, OBJECT_META, None), default: None },
+            );
         }
         let other = match schema.at(&["additionalProperties"]) {
             None if preserve || fields.is_empty() => Some(TypeRef::Deduced),
             None | Some(Value::Bool(false)) => None,
             Some(Value::Bool(true)) => Some(TypeRef::Deduced),
-            Some(schema) => Some(TypeRef::compile(schema, preserve)),
+            Some(schema) => Some(TypeRef::compile(kubernetes, schema, preserve)),
         };
         Self { atomic: schema.text(&["x-kubernetes-map-type"]) == "atomic", fields, other }
     }
@@ -272,18 +280,18 @@ impl MapType {
 }
 
 impl TypeRef {
-    fn named(name: &str, atomic: Option<bool>) -> Self {
-        Self::Named { name: name.to_owned(), atomic, found: OnceLock::new() }
+    fn named(kubernetes: KubernetesVersion, name: &str, atomic: Option<bool>) -> Self {
+        Self::Named { kubernetes, name: name.to_owned(), atomic, found: OnceLock::new() }
     }
 
-    fn compile(schema: &Value, preserve: bool) -> Self {
+    fn compile(kubernetes: KubernetesVersion, schema: &Value, preserve: bool) -> Self {
         let reference = match schema.items(&["allOf"]) {
             [only] => only.text(&["$ref"]),
             _ => "",
         };
         let reference = if reference.is_empty() { schema.text(&["$ref"]) } else { reference };
         if reference.is_empty() {
-            return Self::Inline(Box::new(Type::compile(schema, preserve, false)));
+            return Self::Inline(Box::new(Type::compile(kubernetes, schema, preserve, false)));
         }
         let name = reference.rsplit('/').next().unwrap_or_default();
         let atomic = match schema.text(&["x-kubernetes-map-type"]) {
@@ -291,12 +299,12 @@ impl TypeRef {
             "granular" => Some(false),
             _ => None,
         };
-        Self::named(name, atomic)
+        Self::named(kubernetes, name, atomic)
     }
 
     pub(super) fn get(&self) -> &Type {
         match self {
-            Self::Named { name, atomic, found } => found.get_or_init(|| named(name, *atomic)),
+            Self::Named { kubernetes, name, atomic, found } => found.get_or_init(|| named(*kubernetes, name, *atomic)),
             Self::Inline(ty) => ty,
             Self::Deduced => &DEDUCED,
             Self::Opaque => &OPAQUE,

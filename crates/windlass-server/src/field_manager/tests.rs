@@ -4,7 +4,7 @@ use super::{
     Applier, Kind, Set, TypeHandle, apply, built_in, compare::Changes, custom, element::Element, fields::fields_of,
     keep_times, managers::Managers, merge::merge, schema::Type, set_of, update, validate::check,
 };
-use crate::encoded::Style;
+use crate::{encoded::Style, kubernetes::KubernetesVersion};
 
 const THEN: &str = "2026-01-01T00:00:00Z";
 const NOW: &str = "2026-01-02T00:00:00Z";
@@ -31,7 +31,7 @@ fn config_map(reset: &[&str]) -> Kind<'static> {
     Kind {
         api_version: "v1".into(),
         kind: "ConfigMap".into(),
-        ty: TypeHandle::BuiltIn(built_in("", "v1", "ConfigMap")),
+        ty: TypeHandle::BuiltIn(built_in(KubernetesVersion::default(), "", "v1", "ConfigMap")),
         reset: set_of(reset),
         subresource: "",
         empty: json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {}}),
@@ -208,7 +208,8 @@ fn keyed_lists_keep_their_order_unless_the_patch_reorders() {
         (vec!["b", "c", "e", "a"], vec!["c", "a"], vec!["b", "c", "e", "a"]),
         (vec!["b", "c", "e", "a"], vec!["x", "c", "y", "b"], vec!["x", "c", "e", "a", "y", "b"]),
     ] {
-        let merged = merge(&names(&live), &names(&patch), built_in("", "v1", "Pod")).unwrap();
+        let merged =
+            merge(&names(&live), &names(&patch), built_in(KubernetesVersion::default(), "", "v1", "Pod")).unwrap();
         let found: Vec<&str> =
             merged["spec"]["containers"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
         assert_eq!(found, expected, "{live:?} {patch:?}");
@@ -217,7 +218,7 @@ fn keyed_lists_keep_their_order_unless_the_patch_reorders() {
 
 #[test]
 fn schema_mismatches_have_kube_apiservers_messages() {
-    let pod = built_in("", "v1", "Pod");
+    let pod = built_in(KubernetesVersion::default(), "", "v1", "Pod");
     for (spec, expected) in [
         (json!({"nope": 1}), ".spec.nope: field not declared in schema"),
         (json!({"nodeName": 1}), ".spec.nodeName: expected string, got &value.valueUnstructured{Value:1}"),
@@ -465,7 +466,7 @@ fn scale_shows_and_restores_the_owners_of_replicas() {
 #[test]
 fn recorded_types_compile_and_field_sets_round_trip() {
     for (group, version, kind) in [("", "v1", "Pod"), ("apiextensions.k8s.io", "v1", "CustomResourceDefinition")] {
-        assert!(!built_in(group, version, kind).is_deduced_map(), "{kind}");
+        assert!(!built_in(KubernetesVersion::default(), group, version, kind).is_deduced_map(), "{kind}");
     }
     let fields = json!({"f:a": {".": {}, "v:10": {}, "v:9": {}}});
     let entry = json!([{"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields}]);

@@ -443,6 +443,7 @@ mod tests {
 
     use crate::{
         kinds::{self, KindOptions, core::service::ServiceCidr},
+        kubernetes::KubernetesVersion,
         request::{Query, RequestInfo},
     };
 
@@ -450,7 +451,11 @@ mod tests {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let info = RequestInfo::new(&method, path, &Query::default()).unwrap();
         let path = info.resource.unwrap();
-        let options = KindOptions { service_cidr: ServiceCidr::default(), entropy: Entropy::seeded(1) };
+        let options = KindOptions {
+            kubernetes: KubernetesVersion::default(),
+            service_cidr: ServiceCidr::default(),
+            entropy: Entropy::seeded(1),
+        };
         let table = kinds::built_ins(&options);
         let resource = table.iter().find(|resource| resource.group == path.group && resource.plural == path.resource);
         operation(&method, &path, resource.unwrap()).map_err(|failure| match failure {

@@ -97,7 +97,7 @@ fn validate_addresses(addresses: &Field<'_>, kind: &str, is_own: bool, errors: &
     for address in addresses.items() {
         let text = address.text();
         let problems = match kind {
-            "IPv4" => address_problem(text).map(str::to_owned).into_iter().collect(),
+            "IPv4" => address_problem(errors.kubernetes(), text).map(str::to_owned).into_iter().collect(),
             "IPv6" => ip_address(text),
             _ => continue,
         };

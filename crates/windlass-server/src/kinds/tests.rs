@@ -1,12 +1,38 @@
+use serde_json::json;
 use windlass_api::Entropy;
 
 use super::{KindOptions, built_ins, catalog};
+use crate::{
+    kubernetes::KubernetesVersion,
+    object::{Errors, Field},
+    resource::ResourceTable,
+};
+
+fn resources(kubernetes: KubernetesVersion) -> ResourceTable {
+    let service_cidr = "10.0.0.0/24".parse().unwrap();
+    built_ins(&KindOptions { kubernetes, service_cidr, entropy: Entropy::seeded(1) })
+}
+
+#[test]
+fn older_versions_accept_addresses_with_leading_zeros() {
+    let errors = |kubernetes| {
+        let resources = resources(kubernetes);
+        let object = json!({"spec": {"clusterIP": "None", "externalIPs": ["010.1.1.1"], "ports": [{"port": 80}]}});
+        let mut errors = Errors::of(kubernetes);
+        let services = resources.get("", "v1", "services").unwrap();
+        services.strategy.validate(&Field::object(&object), &mut errors);
+        errors.check(&services.group_kind(), "s").err().map(|status| status.message).unwrap_or_default()
+    };
+    assert!(errors(KubernetesVersion::V1_36).contains("must not have leading 0s"));
+    assert!(!errors(KubernetesVersion::V1_35).contains("externalIPs"));
+}
 
 #[test]
 fn each_catalog_resource_has_a_row_and_a_prefix() {
-    let options = KindOptions { service_cidr: "10.0.0.0/24".parse().unwrap(), entropy: Entropy::seeded(1) };
-    let resources = built_ins(&options);
-    assert_eq!(resources.len(), catalog().len());
+    for kubernetes in KubernetesVersion::ALL {
+        assert_eq!(resources(*kubernetes).all().len(), catalog(*kubernetes).len(), "{kubernetes}");
+    }
+    let resources = resources(KubernetesVersion::default());
     let found = |group: &str, plural: &str| {
         let resource =
             resources.iter().find(|resource| (&*resource.group, &*resource.plural) == (group, plural)).unwrap();

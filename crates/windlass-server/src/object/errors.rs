@@ -4,11 +4,13 @@ use serde_json::Value;
 use windlass_api::{Cause, GroupKind, Status};
 
 use super::{Causes, Path, address_problem, dns_subdomain, http_path, same};
-use crate::codec::go_quote;
+use crate::{codec::go_quote, kubernetes::KubernetesVersion};
 
 /// The validation errors and warnings of one object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Errors {
+    /// The version whose rules apply.
+    kubernetes: KubernetesVersion,
     causes: Causes,
     /// Problems that do not prevent the object from being stored.
     warnings: Vec<String>,
@@ -24,6 +26,16 @@ pub(crate) trait FieldValue {
 // === impl Errors ===
 
 impl Errors {
+    /// Returns an empty list for an object that is validated by the rules of a Kubernetes version.
+    pub(crate) fn of(kubernetes: KubernetesVersion) -> Self {
+        Self { kubernetes, ..Self::default() }
+    }
+
+    /// Returns the Kubernetes version whose rules apply.
+    pub(crate) const fn kubernetes(&self) -> KubernetesVersion {
+        self.kubernetes
+    }
+
     /// Reports whether there are no errors.
     pub(crate) fn is_empty(&self) -> bool {
         self.causes.is_empty()
@@ -158,9 +170,9 @@ impl Errors {
     }
 }
 
-/// Validates an IP address in a legacy field: any form is valid, but no leading zeros.
+/// Validates an IP address in a legacy field: any form is valid, but since 1.36 no leading zeros.
 pub(crate) fn validate_address(address: &str, path: &Path<'_>, errors: &mut Errors) {
-    if let Some(problem) = address_problem(address) {
+    if let Some(problem) = address_problem(errors.kubernetes(), address) {
         errors.invalid(path, address, problem);
     }
 }

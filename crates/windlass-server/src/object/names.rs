@@ -6,6 +6,7 @@ use std::net::IpAddr;
 pub(crate) use windlass_api::validation::*;
 
 use super::address;
+use crate::kubernetes::KubernetesVersion;
 
 /// The syntax of a kind's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub(crate) enum NameRule {
     Declared,
     /// Lower case letters, digits and dashes.
     Label,
+    /// The same, with a letter at the start.
+    Label1035,
     /// Any valid path segment.
     PathSegment,
     /// An IP address in canonical form.
@@ -32,6 +35,7 @@ impl NameRule {
                 problems.map(|text| text.replace("no more than 253 characters", "no more than 253 bytes")).collect()
             }
             Self::Label => dns_label(name),
+            Self::Label1035 => dns_label_1035(name),
             Self::PathSegment => path_segment(name),
             Self::Address => ip_address(name),
         }
@@ -57,17 +61,20 @@ fn last_len(text: &str) -> usize {
 
 /// Checks that the text is an IP address in canonical form.
 pub(crate) fn ip_address(text: &str) -> Vec<String> {
-    match (address_problem(text), address::parse(text)) {
+    match (address_problem(KubernetesVersion::default(), text), address::parse(text)) {
         (Some(problem), _) => vec![problem.to_owned()],
         (None, Some(ip)) if ip.to_string() != text => vec![format!("must be in canonical form (\"{ip}\")")],
         _ => Vec::new(),
     }
 }
 
-/// Returns the problem of an IP address, regardless of its form.
-pub(crate) fn address_problem(text: &str) -> Option<&'static str> {
+/// Returns the problem of an IP address, regardless of its form. Before 1.36, addresses that Go parses are valid.
+pub(crate) fn address_problem(kubernetes: KubernetesVersion, text: &str) -> Option<&'static str> {
     if address::parse(text).is_none() {
         return Some("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+    }
+    if kubernetes < KubernetesVersion::V1_36 {
+        return None;
     }
     match text.parse::<IpAddr>() {
         Err(_) => Some("must not have leading 0s"),
@@ -92,18 +99,21 @@ pub(crate) fn c_identifier(text: &str) -> Vec<String> {
 
 /// Checks that the text is a CIDR range in canonical form.
 pub(crate) fn ip_range(text: &str) -> Vec<String> {
-    match (range_problem(text), address::Range::parse(text)) {
+    match (range_problem(KubernetesVersion::default(), text), address::Range::parse(text)) {
         (Some(problem), _) => vec![problem.to_owned()],
         (None, Some(range)) if range.to_string() != text => vec![format!("must be in canonical form (\"{range}\")")],
         _ => Vec::new(),
     }
 }
 
-/// Returns the problem of a CIDR range, regardless of its form.
-pub(crate) fn range_problem(text: &str) -> Option<&'static str> {
+/// Returns the problem of a CIDR range, regardless of its form. Before 1.36, ranges that Go parses are valid.
+pub(crate) fn range_problem(kubernetes: KubernetesVersion, text: &str) -> Option<&'static str> {
     let Some(range) = address::Range::parse(text) else {
         return Some("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
     };
+    if kubernetes < KubernetesVersion::V1_36 {
+        return None;
+    }
     let (ip, bits) = text.split_once('/').unwrap_or((text, ""));
     let leading_zero = bits.len() > 1 && bits.starts_with('0');
     match ip.parse::<IpAddr>() {

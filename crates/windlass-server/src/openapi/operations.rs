@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{custom, root};
 use crate::resource::{ResourceInfo, Shape, SubresourceInfo};
-use crate::schemas::{META, of_kind};
+use crate::schemas::{self, META};
 
 /// A path with its operations.
 #[derive(Debug)]
@@ -202,7 +202,8 @@ struct OperationBuilder<'a> {
 impl<'a> OperationBuilder<'a> {
     fn new(resource: &'a ResourceInfo) -> Self {
         let custom = matches!(resource.shape, Shape::Custom(_));
-        let name = |kind: &str| match of_kind(&resource.group, &resource.version, kind) {
+        let recorded = schemas::of(resource.shape.kubernetes());
+        let name = |kind: &str| match recorded.of_kind(&resource.group, &resource.version, kind) {
             Some(name) if !custom => name.to_owned(),
             _ => custom::schema_name(&resource.group, &resource.version, kind),
         };
@@ -370,7 +371,7 @@ impl<'a> OperationBuilder<'a> {
         let what = format!("{}{scope}{}{}", self.version, self.resource.kind, title(&subresource.name));
         let SubresourceInfo { group, version, kind, .. } = subresource;
         let has = |verb: &str| subresource.verbs.iter().any(|own| own == verb);
-        let schema = match of_kind(group, version, kind) {
+        let schema = match schemas::of(self.resource.shape.kubernetes()).of_kind(group, version, kind) {
             Some(name) => name.to_owned(),
             None if self.custom => self.schema.clone(),
             // A subresource for connections, such as `exec`: its kind contains options and has no schema here.

@@ -7,8 +7,12 @@ use super::*;
 use crate::kinds::{KindOptions, built_ins};
 
 fn table() -> ResourceTable {
-    let options = KindOptions { service_cidr: "10.0.0.0/24".parse().unwrap(), entropy: Entropy::seeded(1) };
-    ResourceTable::new(built_ins(&options))
+    let options = KindOptions {
+        kubernetes: KubernetesVersion::default(),
+        service_cidr: "10.0.0.0/24".parse().unwrap(),
+        entropy: Entropy::seeded(1),
+    };
+    built_ins(&options)
 }
 
 fn request() -> Request<'static> {

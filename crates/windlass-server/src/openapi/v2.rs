@@ -3,17 +3,17 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    VERSION, custom,
+    custom,
     operations::{Operation, Parameter},
     subjects, v3,
 };
 use crate::schemas::{self, REFERENCE};
-use crate::{descriptions::Schemas, discovery::Group, resource::Shape};
+use crate::{descriptions::Schemas, discovery::Group, kubernetes::KubernetesVersion, resource::Shape};
 
 const DEFINITIONS: &str = "#/definitions/";
 
 /// Returns the document.
-pub(super) fn document(groups: &[Group<'_>], descriptions: &Schemas) -> Value {
+pub(super) fn document(kubernetes: KubernetesVersion, groups: &[Group<'_>], descriptions: &Schemas) -> Value {
     let mut items = subjects(groups).values().flat_map(v3::path_items).collect::<Vec<_>>();
     items.sort_by(|a, b| a.path.cmp(&b.path));
     let mut paths = Map::new();
@@ -31,15 +31,20 @@ pub(super) fn document(groups: &[Group<'_>], descriptions: &Schemas) -> Value {
     let operations = items.iter().flat_map(|item| &item.operations).collect::<Vec<_>>();
     json!({
         "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": VERSION},
+        "info": {"title": "Kubernetes", "version": kubernetes.to_string()},
         "paths": paths,
-        "definitions": definitions(groups, &operations, descriptions),
+        "definitions": definitions(kubernetes, groups, &operations, descriptions),
         "securityDefinitions": {"BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}},
         "security": [{"BearerToken": []}],
     })
 }
 
-fn definitions(groups: &[Group<'_>], operations: &[&Operation], descriptions: &Schemas) -> Map<String, Value> {
+fn definitions(
+    kubernetes: KubernetesVersion,
+    groups: &[Group<'_>],
+    operations: &[&Operation],
+    descriptions: &Schemas,
+) -> Map<String, Value> {
     let mut all = std::collections::BTreeMap::new();
     let bodies = operations.iter().filter_map(|operation| operation.body.as_ref()).map(|body| &body.schema);
     let answers = operations.iter().flat_map(|operation| &operation.responses).map(|response| &response.schema);
@@ -55,9 +60,10 @@ fn definitions(groups: &[Group<'_>], operations: &[&Operation], descriptions: &S
             all.insert(name(&resource.list_kind), convert(list));
         }
     }
-    for name in schemas::closure(texts.iter().map(String::as_str)) {
+    let recorded = schemas::of(kubernetes);
+    for name in recorded.closure(texts.iter().map(String::as_str)) {
         let mut json = String::new();
-        schemas::write(&mut json, name, "", "", descriptions);
+        recorded.write(&mut json, name, "", "", descriptions);
         if let Ok(schema) = serde_json::from_str(&json) {
             all.insert(name.to_owned(), convert(schema));
         }

@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Subject, VERSION, custom, is_custom,
+    Subject, custom, is_custom,
     operations::{self, Operation, Parameter, PathItem},
 };
 use crate::schemas::{self, META, REFERENCE};
-use crate::{descriptions::Schemas, resource::Shape};
+use crate::{descriptions::Schemas, kubernetes::KubernetesVersion, resource::Shape};
 
 /// Returns the document as JSON.
-pub(super) fn document(subject: &Subject<'_>, descriptions: &Schemas) -> String {
+pub(super) fn document(kubernetes: KubernetesVersion, subject: &Subject<'_>, descriptions: &Schemas) -> String {
     let mut paths = path_items(subject);
     paths.sort_by(|a, b| a.path.cmp(&b.path));
     let rendered = paths.iter().map(|item| (item.path.as_str(), render(item).to_string())).collect::<Vec<_>>();
@@ -27,14 +27,15 @@ pub(super) fn document(subject: &Subject<'_>, descriptions: &Schemas) -> String 
         _ => Vec::new(),
     };
     let texts = rendered.iter().map(|(_, json)| json.as_str()).chain(own.iter().map(|(_, json)| json.as_str()));
-    let mut names = schemas::closure(texts).into_iter().map(|name| (name.to_owned(), None)).collect::<Vec<_>>();
+    let recorded = schemas::of(kubernetes);
+    let mut names = recorded.closure(texts).into_iter().map(|name| (name.to_owned(), None)).collect::<Vec<_>>();
     names.extend(own.into_iter().map(|(name, json)| (name, Some(json))));
     names.sort();
 
     let info = if custom {
         json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"})
     } else {
-        json!({"title": "Kubernetes", "version": VERSION})
+        json!({"title": "Kubernetes", "version": kubernetes.to_string()})
     };
     let mut out = format!(r#"{{"openapi":"3.0.0","info":{info},"paths":{{"#);
     write_separated(&mut out, &rendered, |out, (path, json)| write_entry(out, path, json));
@@ -42,7 +43,7 @@ pub(super) fn document(subject: &Subject<'_>, descriptions: &Schemas) -> String 
     write_separated(&mut out, &names, |out, (name, json)| {
         write_entry(out, name, json.as_deref().unwrap_or_default());
         if json.is_none() {
-            schemas::write(out, name, if custom { "" } else { group }, version, descriptions);
+            recorded.write(out, name, if custom { "" } else { group }, version, descriptions);
         }
     });
     out.push('}');

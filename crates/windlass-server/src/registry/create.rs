@@ -85,7 +85,7 @@ impl Registry {
         let allocation = resource.strategy.allocate(&mut object, None)?;
         let managed_fields = field_manager::detach(&mut object);
         let mut object = resource.hub_shape().normalize_stored(object)?;
-        let mut errors = Errors::default();
+        let mut errors = Errors::of(rules.kubernetes);
         if rules.metadata.new {
             meta::validate(target, &object, rules.name, &mut errors);
         }

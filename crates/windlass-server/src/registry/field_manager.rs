@@ -14,6 +14,7 @@ use crate::{
     field_manager::{self, Applier, Kind, ReplicasPaths, Set, TypeHandle, Version},
 };
 use crate::{
+    kubernetes::KubernetesVersion,
     object::Tree,
     resource::{Conversions, ResourceInfo, Shape, Target},
 };
@@ -132,7 +133,12 @@ impl Registry {
         let kind = Kind {
             api_version: SCALE.to_owned(),
             kind: "Scale".to_owned(),
-            ty: TypeHandle::BuiltIn(field_manager::built_in("autoscaling", "v1", "Scale")),
+            ty: TypeHandle::BuiltIn(field_manager::built_in(
+                KubernetesVersion::default(),
+                "autoscaling",
+                "v1",
+                "Scale",
+            )),
             reset: Set::default(),
             subresource: "scale",
             empty: empty(&scale::shape(), ""),
@@ -251,7 +257,9 @@ fn is_evolving(resource: &ResourceInfo) -> bool {
 
 fn type_of(shape: &Shape) -> TypeHandle {
     match shape {
-        Shape::BuiltIn(plan) => TypeHandle::BuiltIn(field_manager::built_in(&plan.group, &plan.version, &plan.kind)),
+        Shape::BuiltIn(plan) => {
+            TypeHandle::BuiltIn(field_manager::built_in(plan.kubernetes, &plan.group, &plan.version, &plan.kind))
+        }
         Shape::Custom(shape) => TypeHandle::Custom(shape.merge_type()),
     }
 }

@@ -155,8 +155,8 @@ impl Registry {
         let allocation = prepare(resource, scope, &mut new, &old, &self.write_context(params))?;
         let new = resource.hub_shape().normalize_stored(new)?;
         let new = count_generation(resource, scope, new, &old);
-        let mut errors = Errors::default();
         let rules = resource.strategy.rules();
+        let mut errors = Errors::of(rules.kubernetes);
         let metadata = if scope == WriteScope::Main { rules.metadata } else { MetadataRule::CHANGES };
         meta::validate_update(target, &new, &old, metadata, &mut errors);
         let (strategy, new_field, old_field) = (&resource.strategy, Field::object(&new), Field::object(&old));
@@ -406,6 +406,7 @@ fn prepare(
         }
         WriteScope::Status => {
             rules.resets.keep_all_but_status(new, old);
+            rules.drop_gated_fields(new);
             resource.strategy.prepare_status(new, old, write);
             meta::keep_system_fields(new, old);
         }

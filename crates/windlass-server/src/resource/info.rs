@@ -14,6 +14,7 @@ use crate::{
     codec::{Decoded, Format, Plan},
     encoded::Style,
     field_manager::Type,
+    kubernetes::KubernetesVersion,
 };
 
 /// One version of a resource.
@@ -103,6 +104,7 @@ pub(crate) trait CustomShape: fmt::Debug + Send + Sync + 'static {
 /// All served resources, in the order of discovery.
 #[derive(Debug, Default)]
 pub(crate) struct ResourceTable {
+    kubernetes: KubernetesVersion,
     resources: Vec<Arc<ResourceInfo>>,
     /// The aggregated discovery documents of the core group and of the other groups.
     documents: [OnceLock<TaggedBody>; 2],
@@ -157,6 +159,14 @@ impl ResourceInfo {
 // === impl Shape ===
 
 impl Shape {
+    /// Returns the Kubernetes version of the kind's types. Custom resources use only types that are equal in all versions.
+    pub(crate) fn kubernetes(&self) -> KubernetesVersion {
+        match self {
+            Self::BuiltIn(plan) => plan.kubernetes,
+            Self::Custom(_) => KubernetesVersion::default(),
+        }
+    }
+
     /// Returns the style of encoded objects.
     pub(crate) fn style(&self) -> Style {
         match self {
@@ -200,9 +210,14 @@ impl Shape {
 // === impl ResourceTable ===
 
 impl ResourceTable {
-    /// Creates a table of these resources, in this order.
-    pub(crate) fn new(resources: Vec<Arc<ResourceInfo>>) -> Self {
-        Self { resources, documents: Default::default() }
+    /// Creates a table of these resources, in this order. The built-in ones are those of a Kubernetes version.
+    pub(crate) fn new(kubernetes: KubernetesVersion, resources: Vec<Arc<ResourceInfo>>) -> Self {
+        Self { kubernetes, resources, documents: Default::default() }
+    }
+
+    /// Returns the Kubernetes version of the built-in resources.
+    pub(crate) const fn kubernetes(&self) -> KubernetesVersion {
+        self.kubernetes
     }
 
     /// Returns the aggregated discovery document. `make` builds it on first use.

@@ -8,17 +8,28 @@ use windlass_api::{Clock, Status};
 use crate::identity::User;
 
 use crate::{
+    kubernetes::KubernetesVersion,
     object::{Errors, Field, NameRule, Tree},
     resource::{Item, Resets},
 };
 
 /// The fields of disabled features in pods.
-const DISABLED_POD_FIELDS: [&str; 4] = [
+const DISABLED_POD_FIELDS: [&str; 5] = [
     "schedulingGroup",
+    // The name of `schedulingGroup` in 1.35.
+    "workloadRef",
     "containers.*.lifecycle.stopSignal",
     "initContainers.*.lifecycle.stopSignal",
     "ephemeralContainers.*.lifecycle.stopSignal",
 ];
+
+/// A field of a feature that the kube-apiserver of a version enables by default. Older versions drop the field.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GatedField {
+    /// `*` stands for each element of a list or a map.
+    path: &'static str,
+    since: KubernetesVersion,
+}
 
 /// The rules of one kind. The registry calls the methods in the order of this trait.
 pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
@@ -139,6 +150,12 @@ pub(crate) struct Rules {
     pub(crate) deletion: Deletion,
     /// The paths of fields of disabled features, which writes drop. `*` stands for each element of a list.
     pub(crate) disabled_fields: &'static [&'static str],
+    /// The fields of features that are disabled in older Kubernetes versions.
+    pub(crate) gated_fields: &'static [GatedField],
+    /// Like `gated_fields`, with paths in the pod spec.
+    pub(crate) gated_pod_fields: &'static [GatedField],
+    /// The Kubernetes version that the kind belongs to.
+    pub(crate) kubernetes: KubernetesVersion,
     /// The location of the pod spec, as a JSON pointer.
     pub(crate) pod_spec: Option<&'static str>,
     /// The selectable fields besides name and namespace.
@@ -299,6 +316,9 @@ impl Rules {
         dependents: Dependents::Background,
         deletion: Deletion::Plain,
         disabled_fields: &[],
+        gated_fields: &[],
+        gated_pod_fields: &[],
+        kubernetes: KubernetesVersion::V1_36,
         pod_spec: None,
         fields: &[],
         selects_namespace: true,
@@ -327,7 +347,27 @@ impl Rules {
             for path in DISABLED_POD_FIELDS {
                 drop_at(pod, path);
             }
+            self.drop_gated(self.gated_pod_fields, pod);
         }
+        self.drop_gated_fields(object);
+    }
+
+    /// Removes the fields of features that are disabled in this Kubernetes version only.
+    pub(crate) fn drop_gated_fields(&self, object: &mut Value) {
+        self.drop_gated(self.gated_fields, object);
+    }
+
+    fn drop_gated(&self, fields: &[GatedField], object: &mut Value) {
+        for field in fields.iter().filter(|field| self.kubernetes < field.since) {
+            drop_at(object, field.path);
+        }
+    }
+}
+
+impl GatedField {
+    /// Returns a field that is dropped before `since`.
+    pub(crate) const fn new(path: &'static str, since: KubernetesVersion) -> Self {
+        Self { path, since }
     }
 }
 
@@ -361,12 +401,15 @@ fn text_at<'v>(object: &'v Value, path: &str) -> Cow<'v, str> {
     }
 }
 
-/// Removes the field at a path, in which `*` stands for each element of a list. Also removes an object that becomes
+/// Removes the field at a path, in which `*` stands for each element of a list or a map. Also removes an object that becomes
 /// empty.
 fn drop_at(value: &mut Value, path: &str) {
     let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
     match (value, rest) {
         (Value::Array(items), Some(rest)) if first == "*" => items.iter_mut().for_each(|item| drop_at(item, rest)),
+        (Value::Object(entries), Some(rest)) if first == "*" => {
+            entries.values_mut().for_each(|entry| drop_at(entry, rest))
+        }
         (Value::Object(fields), None) => drop(fields.shift_remove(first)),
         (Value::Object(fields), Some(rest)) => {
             let Some(inner) = fields.get_mut(first) else { return };

@@ -17,7 +17,7 @@ use tower::ServiceExt;
 use windlass_api::{Clock, Entropy};
 
 use super::{Server, Service};
-use crate::{http::Body, tls::TlsIdentity};
+use crate::{KubernetesVersion, http::Body, tls::TlsIdentity};
 
 mod delivery;
 mod extensions;
@@ -492,4 +492,31 @@ async fn custom_resources_are_served_once_their_crd_exists() {
     assert_eq!(accepting(&service, foos, protobuf).await.header("content-type"), "application/json");
     let html = accepting(&service, foos, "text/html").await;
     assert!(html.json()["message"].as_str().unwrap().starts_with("only the following media types are accepted: "));
+}
+
+#[tokio::test]
+async fn server_of_an_older_version_has_its_resources_and_fields() {
+    let new = Server::builder().build().service();
+    let old = Server::builder().kubernetes(KubernetesVersion::V1_35).build().service();
+    let policies = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies";
+    assert_eq!((get(&new, policies).await.code, get(&old, policies).await.code), (200, 404));
+    let version = get(&old, "/version").await.json();
+    assert_eq!((&version["minor"], &version["minCompatibilityMinor"]), (&json!("35"), &json!("34")));
+    let document = get(&old, "/openapi/v3/api/v1").await.json();
+    assert_eq!(document["info"]["version"], "1.35");
+    assert!(document["components"]["schemas"].get("io.k8s.api.core.v1.VolumeStatus").is_none());
+
+    // Since 1.36, a service name may start with a digit, and pods have `schedulingGroup`.
+    let service = json!({"metadata": {"name": "1a"}, "spec": {"ports": [{"port": 80}]}});
+    let services = "/api/v1/namespaces/default/services";
+    let created = |server| with_body(server, "POST", services, "application/json", &service);
+    assert_eq!((created(&new).await.code, created(&old).await.code), (201, 422));
+    let pod = json!({"metadata": {"name": "p"}, "spec": {
+        "containers": [{"name": "c", "image": "i"}], "schedulingGroup": {"podGroupName": "g"},
+    }});
+    let pods = "/api/v1/namespaces/default/pods?fieldValidation=Strict";
+    let created = with_body(&old, "POST", pods, "application/json", &pod).await;
+    assert_eq!(created.code, 400, "{}", created.body);
+    assert!(created.body.contains("unknown field \\\"spec.schedulingGroup\\\""), "{}", created.body);
+    assert_eq!(with_body(&new, "POST", pods, "application/json", &pod).await.code, 201);
 }

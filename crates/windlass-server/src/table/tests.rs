@@ -12,9 +12,12 @@ use crate::{
 /// and, for some pods, `conditions`.
 const RECORDED: &str = include_str!("tests/recorded.jsonl");
 
+const VERSION: KubernetesVersion = KubernetesVersion::V1_36;
+
 fn resources() -> ResourceTable {
-    let options = KindOptions { service_cidr: "10.0.0.0/24".parse().unwrap(), entropy: Entropy::seeded(1) };
-    ResourceTable::new(built_ins(&options))
+    let options =
+        KindOptions { kubernetes: VERSION, service_cidr: "10.0.0.0/24".parse().unwrap(), entropy: Entropy::seeded(1) };
+    built_ins(&options)
 }
 
 fn time(value: &Value) -> Timestamp {
@@ -35,7 +38,7 @@ fn cells_equal_those_of_kube_apiserver() {
             resource_info.conversion.as_ref().map_or(object.clone(), |conversion| (conversion.to_stored)(object));
         let cells = cells(resource_info, &object, time(&line["now"]));
         // One kind has an extra cell.
-        let columns = built_in_columns(group, version, plural).len() + usize::from(plural == "ipaddresses");
+        let columns = built_in_columns(VERSION, group, version, plural).len() + usize::from(plural == "ipaddresses");
         assert_eq!(cells.len(), columns, "columns of {resource}");
         // kube-apiserver printed within a second after the recorded time.
         let later = time(&line["now"]).checked_add(jiff::SignedDuration::from_secs(1)).unwrap();
@@ -57,7 +60,7 @@ fn cells_equal_those_of_kube_apiserver() {
 #[test]
 fn bookmark_table_equals_kube_apiservers() {
     let bookmark = json!({"metadata": {"resourceVersion": "5"}});
-    let cells = |group, plural| Value::from(built_in_cells(group, plural, &bookmark, Timestamp::UNIX_EPOCH));
+    let cells = |group, plural| Value::from(built_in_cells(VERSION, group, plural, &bookmark, Timestamp::UNIX_EPOCH));
     assert_eq!(cells("", "pods"), json!(["", "0/0", "", "0", "<unknown>", "<none>", "<none>", "<none>", "<none>"]));
     assert_eq!(cells("apps", "deployments"), json!(["", "0/0", 0, 0, "<unknown>", "", "", ""]));
     assert_eq!(cells("", "nodes")[1], json!("Unknown"));
@@ -103,10 +106,10 @@ fn custom_columns_show_the_first_value_of_matching_type() {
 fn kinds_without_printer_show_name_and_age() {
     let object = json!({"metadata": {"name": "a", "creationTimestamp": "1970-01-01T00:00:00Z"}});
     let now = Timestamp::from_second(60).unwrap();
-    assert_eq!(built_in_cells("example.com", "novelties", &object, now), [json!("a"), json!("60s")]);
-    assert_eq!(built_in_columns("example.com", "v1", "novelties").len(), 2);
+    assert_eq!(built_in_cells(VERSION, "example.com", "novelties", &object, now), [json!("a"), json!("60s")]);
+    assert_eq!(built_in_columns(VERSION, "example.com", "v1", "novelties").len(), 2);
     // As in kube-apiserver, these have a creation time instead of an age.
-    let cells = built_in_cells("apiextensions.k8s.io", "customresourcedefinitions", &object, now);
+    let cells = built_in_cells(VERSION, "apiextensions.k8s.io", "customresourcedefinitions", &object, now);
     assert_eq!(cells, [json!("a"), json!("1970-01-01T00:00:00Z")]);
 }
 
@@ -128,4 +131,14 @@ fn unknown_include_object_is_rejected() {
          must be 'Metadata', 'Object', 'None', or empty"
     );
     assert_eq!(IncludeObject::parse("").unwrap(), IncludeObject::Metadata);
+}
+
+#[test]
+fn description_sources_include_those_of_every_version() {
+    let sources: std::collections::HashSet<&str> = description_sources().collect();
+    for version in KubernetesVersion::ALL {
+        let columns = recorded(*version).values().flat_map(|columns| columns.iter());
+        let missing: Vec<_> = columns.map(|column| column.source).filter(|source| !sources.contains(source)).collect();
+        assert!(missing.iter().all(|source| source.is_empty()), "{version}: {missing:?}");
+    }
 }

@@ -99,7 +99,7 @@ fn drop_config(node: &mut Value) {
 /// Validates the pod ranges of a node: at most one for each IP family.
 fn validate_pod_ranges(ranges: &Field<'_>, errors: &mut Errors) {
     for range in ranges.items() {
-        if let Some(problem) = range_problem(range.text()) {
+        if let Some(problem) = range_problem(errors.kubernetes(), range.text()) {
             range.invalid_as(range.text(), problem, errors);
         }
     }

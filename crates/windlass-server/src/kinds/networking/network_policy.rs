@@ -134,7 +134,8 @@ fn validate_ip_block(block: &Field<'_>, accepted: &HashSet<&str>, errors: &mut E
 }
 
 fn validate_range(range: &Field<'_>, accepted: &HashSet<&str>, errors: &mut Errors) {
-    if let Some(problem) = range_problem(range.text()).filter(|_| !accepted.contains(range.text())) {
+    if let Some(problem) = range_problem(errors.kubernetes(), range.text()).filter(|_| !accepted.contains(range.text()))
+    {
         range.invalid(problem, errors);
     }
 }

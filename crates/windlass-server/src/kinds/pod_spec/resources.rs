@@ -2,11 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::kinds::{
-    amount,
-    pod_spec::defaults::requested,
-    prelude::*,
-    quantity::{check_integer, check_not_negative},
+use crate::{
+    kinds::{
+        amount,
+        pod_spec::defaults::requested,
+        prelude::*,
+        quantity::{check_integer, check_not_negative},
+    },
+    kubernetes::KubernetesVersion,
 };
 
 /// The owner of the resources.
@@ -16,6 +19,7 @@ pub(super) enum Asker {
     Pod,
 }
 
+/// The second one exists since 1.36.
 const RESTART_ACTIONS: [&str; 2] = ["Restart", "RestartAllContainers"];
 const EXIT_CODE_OPERATORS: [&str; 2] = ["In", "NotIn"];
 const MAX_RESTART_RULES: usize = 20;
@@ -264,8 +268,9 @@ pub(super) fn validate_restart(container: &Field<'_>, errors: &mut Errors) {
     validate_policy_for_rules(container, errors);
     let rules = container.child("restartPolicyRules");
     rules.at_most(MAX_RESTART_RULES, errors);
+    let actions = if errors.kubernetes() < KubernetesVersion::V1_36 { &RESTART_ACTIONS[..1] } else { &RESTART_ACTIONS };
     for rule in rules.items() {
-        rule.child("action").supported(&RESTART_ACTIONS, errors);
+        rule.child("action").supported(actions, errors);
         let codes = rule.child("exitCodes");
         codes.check_set("must be specified", errors);
         if codes.is_set() {

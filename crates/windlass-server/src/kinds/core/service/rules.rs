@@ -194,7 +194,7 @@ fn validate_load_balancer(spec: &Field<'_>, errors: &mut Errors) {
     }
     for range in ranges.items() {
         let text = range.text().trim();
-        if let Some(problem) = range_problem(text) {
+        if let Some(problem) = range_problem(errors.kubernetes(), text) {
             range.invalid_as(text, problem, errors);
         }
     }
