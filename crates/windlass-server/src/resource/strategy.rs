@@ -408,7 +408,7 @@ fn drop_at(value: &mut Value, path: &str) {
     match (value, rest) {
         (Value::Array(items), Some(rest)) if first == "*" => items.iter_mut().for_each(|item| drop_at(item, rest)),
         (Value::Object(entries), Some(rest)) if first == "*" => {
-            entries.values_mut().for_each(|entry| drop_at(entry, rest))
+            entries.values_mut().for_each(|entry| drop_at(entry, rest));
         }
         (Value::Object(fields), None) => drop(fields.shift_remove(first)),
         (Value::Object(fields), Some(rest)) => {
