@@ -46,8 +46,10 @@ fn rules(role: &Value) -> String {
 fn rule(rule: &Value) -> String {
     let part = |key: &str| {
         let values = list(rule, key).iter().filter_map(Value::as_str);
-        let named = |value| if key == "apiGroups" && value == "" { "core" } else { value };
-        values.map(named).collect::<Vec<_>>().join(",")
+        values
+            .map(|value| if key == "apiGroups" && value.is_empty() { "core" } else { value })
+            .collect::<Vec<_>>()
+            .join(",")
     };
     let parts = ["verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs"].map(part);
     parts.join(";").trim_end_matches(';').to_owned()
