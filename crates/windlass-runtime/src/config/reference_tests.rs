@@ -24,6 +24,7 @@ fn the_page_has_every_metric() {
         include_str!("../metrics/registry.rs"),
         include_str!("../metrics/requests.rs"),
         include_str!("../metrics/caches.rs"),
+        include_str!("../metrics/shards.rs"),
     ];
     let prefixes = ["controller_runtime_", "workqueue_", "rest_client_", "leader_election_", "windlass_"];
     let named = |quoted: &str| prefixes.iter().any(|prefix| quoted.starts_with(prefix)) && !quoted.contains(' ');
