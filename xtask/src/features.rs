@@ -35,14 +35,10 @@ struct Combination {
     label: String,
 }
 
-/// The crates whose features are checked for every commit: those that a program with few features consists of.
-const QUICK: [&str; 4] = [FACADE, "windlass-cache", "windlass-client", "windlass-runtime"];
-
 /// The combinations to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// The crates of [`QUICK`] without features and with all, the first minor version, and the TLS providers that compile
-    /// quickly.
+    /// The facade without features and with all, the first minor version, and the TLS providers that compile quickly.
     Quick,
     /// All crates without features, with all, and without each single one; all minor versions and TLS providers.
     Complete,
@@ -127,8 +123,8 @@ fn combinations(metadata: &Value, extent: Extent) -> Vec<Combination> {
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let name = package["name"].as_str().unwrap_or_default();
         let (minors, others) = features(package);
-        let is_quick = QUICK.contains(&name);
-        if name == TLS || minors.is_empty() && others.is_empty() || extent == Extent::Quick && !is_quick {
+        let is_checked = extent == Extent::Complete || name == FACADE;
+        if name == TLS || minors.is_empty() && others.is_empty() || !is_checked {
             continue;
         }
         let version: Vec<String> = minors.into_iter().filter(|minor| minor == TESTED).collect();
@@ -230,9 +226,9 @@ mod tests {
     }
 
     #[test]
-    fn quick_check_builds_few_crates_without_and_with_all_features() {
+    fn quick_check_builds_the_facade_without_and_with_all_features() {
         let metadata = serde_json::json!({"packages": [
-            {"name": "windlass-client", "features": {"x": [], "y": []}},
+            {"name": "windlass", "features": {"x": [], "y": []}},
             {"name": "windlass-server", "features": {"x": []}},
         ]});
         let quick: Vec<_> =
