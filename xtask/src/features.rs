@@ -38,7 +38,7 @@ struct Combination {
 /// The combinations to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// The facade without features and with all, the first minor version, and the TLS providers that compile quickly.
+    /// The facade without features, and with all for the first minor version; and the TLS providers that compile quickly.
     Quick,
     /// All crates without features, with all, and without each single one; all minor versions and TLS providers.
     Complete,
@@ -139,10 +139,10 @@ fn combinations(metadata: &Value, extent: Extent) -> Vec<Combination> {
             }
         };
         add(Vec::new(), "without features".to_owned());
-        add(others.clone(), "with all features".to_owned());
         if extent == Extent::Quick {
             continue;
         }
+        add(others.clone(), "with all features".to_owned());
         for feature in others.iter().filter(|feature| name != FACADE && *feature != PROVIDER) {
             let independent = others.iter().filter(|other| !enables(package, other, feature));
             add(independent.cloned().collect(), format!("without {feature}"));
@@ -226,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn quick_check_builds_the_facade_without_and_with_all_features() {
+    fn quick_check_builds_the_facade_without_features() {
         let metadata = serde_json::json!({"packages": [
             {"name": "windlass", "features": {"x": [], "y": []}},
             {"name": "windlass-server", "features": {"x": []}},
         ]});
         let quick: Vec<_> =
-            combinations(&metadata, Extent::Quick).into_iter().map(|it| it.features.join(",")).collect();
-        assert_eq!(quick, ["", "x,y"]);
+            combinations(&metadata, Extent::Quick).into_iter().map(|it| (it.package, it.features)).collect();
+        assert_eq!(quick, [("windlass".to_owned(), Vec::<String>::new())]);
     }
 
     #[test]

@@ -67,7 +67,7 @@ enum Task {
     /// Check the comparison in docs/comparison.md, its counts in README, and the contract tables: all rows exist, and
     /// every yes names a test
     Rows,
-    /// Build the crate `windlass` without features and with all
+    /// Build the crate `windlass` without features, and with all for the earliest minor version of Kubernetes
     Features {
         /// Build all crates, also without each single feature, with all minor versions and TLS providers
         #[arg(long)]
