@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
+mod deployments;
 mod gathering;
 mod lifecycle;
 mod running;

@@ -2,7 +2,7 @@
 
 use k8s_openapi::{
     api::{
-        apps::v1::{DaemonSet, Deployment, ReplicaSet},
+        apps::v1::{DaemonSet, ReplicaSet},
         core::v1::{Node, Pod, ReplicationController},
     },
     serde_json::{Value, json},
@@ -10,19 +10,19 @@ use k8s_openapi::{
 use tokio::time::{Instant, sleep};
 use windlass_api::{ObjectBuilder as _, Patch};
 use windlass_client::Client;
-use windlass_controllers::{BuiltIn, Controllers};
-use windlass_envtest::explore::{State, StepResult, explore};
+use windlass_controllers::BuiltIn;
+use windlass_envtest::explore::{State, explore};
 
 use crate::{LOOK, PATIENCE, create, of, pods_become};
 
-fn template(image: &str) -> Value {
+pub(crate) fn template(image: &str) -> Value {
     json!({
         "metadata": {"labels": {"app": "web"}},
         "spec": {"containers": [{"name": "web", "image": image}]},
     })
 }
 
-fn spec(replicas: u32, image: &str) -> Value {
+pub(crate) fn spec(replicas: u32, image: &str) -> Value {
     json!({"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template(image)})
 }
 
@@ -31,7 +31,7 @@ fn replicas(count: u32) -> Patch {
 }
 
 /// Returns a condition: exactly `count` pods exist.
-fn pods(count: usize) -> impl Fn(&State) -> bool + Send + Sync {
+pub(crate) fn pods(count: usize) -> impl Fn(&State) -> bool + Send + Sync {
     move |state| state.all::<Pod>().len() == count
 }
 
@@ -133,41 +133,5 @@ fn daemon_sets() {
                 && pods.iter().all(|pod| image(pod).as_deref() == Some("b"))
                 && affinity(&pods[0]) != affinity(&pods[1])
         });
-    explore(scenario).assert();
-}
-
-/// Waits for the first replica set: a template that is replaced before the controller has seen it rightly gets none.
-async fn first_template_is_seen(client: &Client) -> StepResult {
-    let begun = Instant::now();
-    while client.list::<ReplicaSet>().within("default").await?.items.is_empty() {
-        if begun.elapsed() > PATIENCE {
-            return Err("there is no replica set".into());
-        }
-        sleep(LOOK).await;
-    }
-    Ok(())
-}
-
-#[test]
-fn deployments() {
-    let scenario = of(BuiltIn::Deployment)
-        .other_controller(|manager| Controllers::of([BuiltIn::ReplicaSet, BuiltIn::Nodes]).nodes(1).add_to(manager))
-        .step("two replicas", |client| async move {
-            create::<Deployment>(
-                &client,
-                json!({"metadata": {"name": "web", "namespace": "default"}, "spec": spec(2, "a")}),
-            )
-            .await
-        })
-        .step("another image", |client| async move {
-            first_template_is_seen(&client).await?;
-            let image = Patch::Merge(json!({"spec": {"template": template("b")}}));
-            client.patch::<Deployment>("web", image).await?;
-            Ok(())
-        })
-        .ignoring::<Node>()
-        .ignoring_field::<Pod>("/status")
-        .may_churn::<Pod>()
-        .settled("there are two pods", pods(2));
     explore(scenario).assert();
 }
