@@ -117,7 +117,8 @@ fn compare(program: &str, tell: impl FnOnce(&mut Command)) -> Result {
 fn once(against: TargetServers, rest: &[String]) -> Result {
     let mut suite = cargo();
     // The workload scenarios are recorded and need no embedded server: the tests of the workspace run them.
-    suite.args(["test", "--package", "conformance", "--test", "conformance", "--"]).args(rest);
+    // With the features of the workspace, so that the dependencies are compiled once for all tests.
+    suite.args(["test", "--workspace", "--test", "conformance", "--"]).args(rest);
     let upstream = if against == TargetServers::Embedded { None } else { Some(Upstream::start(Profile::Token)?) };
     if let Some(upstream) = &upstream {
         suite.env(TARGET, upstream.kubeconfig()).env(KUBECTL, upstream.kubectl());

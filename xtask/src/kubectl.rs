@@ -189,7 +189,7 @@ fn compare(real: &Transcript, ours: &Transcript, listed: &str) -> BTreeSet<Strin
 
 fn build_nodes() -> Result<PathBuf> {
     let status = cargo()
-        .args(["build", "--package", "windlass-controllers", "--example", NODES])
+        .args(["build", "--workspace", "--example", NODES])
         .current_dir(root())
         .status()?;
     if !status.success() {
