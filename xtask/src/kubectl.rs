@@ -188,10 +188,7 @@ fn compare(real: &Transcript, ours: &Transcript, listed: &str) -> BTreeSet<Strin
 }
 
 fn build_nodes() -> Result<PathBuf> {
-    let status = cargo()
-        .args(["build", "--workspace", "--example", NODES])
-        .current_dir(root())
-        .status()?;
+    let status = cargo().args(["build", "--workspace", "--example", NODES]).current_dir(root()).status()?;
     if !status.success() {
         return Err(format!("building the example {NODES} failed ({status})").into());
     }
