@@ -76,7 +76,7 @@ pub(crate) fn minor(minor: &Minor, files: &[String]) -> Result {
 pub(crate) fn clients_of(minor: &Minor) -> Result {
     let upstream = Upstream::of(Some(minor), Profile::Token)?;
     let mut suite = cargo();
-    suite.args(["test", "--package", "conformance", "--test", "conformance", "--"]);
+    suite.args(["test", "--workspace", "--test", "conformance", "--"]);
     suite.args(["client::", "caches::", "informers::", "errors::", "wire::", "events::", "--skip", "restarts::"]);
     suite.env(TARGET, upstream.kubeconfig()).env(KUBECTL, upstream.kubectl());
     let status = suite.env(CONTROL, std::env::current_exe()?).status()?;

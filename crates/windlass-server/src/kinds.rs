@@ -255,7 +255,6 @@ impl BuiltIn {
             kubernetes: options.kubernetes,
             name: gates::name_rule(options.kubernetes, entry.group, entry.kind).unwrap_or(kind.rules.name),
             gated_fields: gates::of_kind(entry.group, entry.kind),
-            gated_pod_fields: gates::POD_SPEC,
             ..kind.rules.clone()
         };
         Self {

@@ -26,7 +26,7 @@ pub(crate) fn run() -> Result {
     for name in ["one", "another"] {
         let clone = folder.project().join(name);
         succeed(Command::new("git").args(["clone", "--quiet", "--local"]).arg(root()).arg(&clone))?;
-        checksums.push(archive::checksum(&build(&clone, &clone.join("target"), &target, "release")?)?);
+        checksums.push(archive::checksum(&build(&clone, &clone.join("target"), &target, "dist")?)?);
         fs::remove_dir_all(&clone)?;
     }
     if checksums[0] != checksums[1] {

@@ -30,9 +30,6 @@ const fn since(since: KubernetesVersion, path: &'static str) -> GatedField {
     GatedField::new(path, since)
 }
 
-/// The fields of pod specs and of the specs in pod templates.
-pub(super) const POD_SPEC: &[GatedField] = &[];
-
 const DEVICE_CLASS: &[GatedField] = &[since(V1_36, "spec.extendedResourceName")];
 
 const CLAIM: &[GatedField] = &[

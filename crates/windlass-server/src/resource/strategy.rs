@@ -152,8 +152,6 @@ pub(crate) struct Rules {
     pub(crate) disabled_fields: &'static [&'static str],
     /// The fields of features that are disabled in older Kubernetes versions.
     pub(crate) gated_fields: &'static [GatedField],
-    /// Like `gated_fields`, with paths in the pod spec.
-    pub(crate) gated_pod_fields: &'static [GatedField],
     /// The Kubernetes version that the kind belongs to.
     pub(crate) kubernetes: KubernetesVersion,
     /// The location of the pod spec, as a JSON pointer.
@@ -317,7 +315,6 @@ impl Rules {
         deletion: Deletion::Plain,
         disabled_fields: &[],
         gated_fields: &[],
-        gated_pod_fields: &[],
         kubernetes: KubernetesVersion::V1_36,
         pod_spec: None,
         fields: &[],
@@ -347,18 +344,13 @@ impl Rules {
             for path in DISABLED_POD_FIELDS {
                 drop_at(pod, path);
             }
-            self.drop_gated(self.gated_pod_fields, pod);
         }
         self.drop_gated_fields(object);
     }
 
     /// Removes the fields of features that are disabled in this Kubernetes version only.
     pub(crate) fn drop_gated_fields(&self, object: &mut Value) {
-        self.drop_gated(self.gated_fields, object);
-    }
-
-    fn drop_gated(&self, fields: &[GatedField], object: &mut Value) {
-        for field in fields.iter().filter(|field| self.kubernetes < field.since) {
+        for field in self.gated_fields.iter().filter(|field| self.kubernetes < field.since) {
             drop_at(object, field.path);
         }
     }
@@ -401,8 +393,8 @@ fn text_at<'v>(object: &'v Value, path: &str) -> Cow<'v, str> {
     }
 }
 
-/// Removes the field at a path, in which `*` stands for each element of a list or a map. Also removes an object that becomes
-/// empty.
+/// Removes the field at a path, in which `*` stands for each element of a list or a map. Also removes an object that
+/// becomes empty.
 fn drop_at(value: &mut Value, path: &str) {
     let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
     match (value, rest) {
