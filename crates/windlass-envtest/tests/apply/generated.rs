@@ -1,12 +1,10 @@
 //! Server-side applies of the generated configurations of built-in kinds, and the fields that they own.
 
-#![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
-
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use windlass_api::{
-    ApplyConfiguration as _, Object, ObjectBuilder as _, ObjectExt as _,
+    ApplyConfiguration as _, ObjectBuilder as _, ObjectExt as _,
     k8s_openapi::{
         api::{
             apps::v1::Deployment,
@@ -23,8 +21,9 @@ use windlass_apply_configurations::{
         PodTemplateSpecApply,
     },
 };
-use windlass_client::Client;
 use windlass_envtest::Environment;
+
+use crate::{clients, owned};
 
 /// Returns a complete Deployment, without replicas.
 fn deployment() -> DeploymentApply {
@@ -35,18 +34,6 @@ fn deployment() -> DeploymentApply {
     let selector = LabelSelector { match_labels: Some(labels), ..LabelSelector::default() };
     let spec = DeploymentSpecApply::new().selector(selector).template(template);
     DeploymentApply::named("web").in_namespace("default").label("app", "web").spec(spec)
-}
-
-/// Returns the fields that a manager owns by applies.
-fn owned<K: Object>(object: &K, manager: &str) -> Value {
-    let entries = object.metadata().managed_fields.iter().flatten();
-    let mut applied = entries.filter(|entry| entry.operation.as_deref() == Some("Apply"));
-    let entry = applied.find(|entry| entry.manager.as_deref() == Some(manager)).unwrap();
-    entry.fields_v1.clone().unwrap().0
-}
-
-fn clients(env: &Environment) -> (Client, Client) {
-    (env.client().with_field_owner("one"), env.client().with_field_owner("other"))
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,13 +1,11 @@
 //! Server-side applies of objects and of apply configurations, and the fields that they own.
 
-#![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
-
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 use windlass_api::{
-    ApplyConfiguration as _, Object, ObjectBuilder as _, ObjectExt as _,
+    ApplyConfiguration as _, ObjectBuilder as _, ObjectExt as _,
     k8s_openapi::{
         api::{
             apps::v1::{Deployment, DeploymentSpec},
@@ -18,10 +16,11 @@ use windlass_api::{
     },
     managed_fields::Manager,
 };
-use windlass_client::Client;
 use windlass_derive::{ApplyConfiguration, CustomResource, Schema};
 use windlass_envtest::Environment;
 use windlass_runtime::{Action, Context, Controller, Result};
+
+use crate::{clients, owned};
 
 /// A web page.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, CustomResource, ApplyConfiguration)]
@@ -90,18 +89,6 @@ fn complete() -> Deployment {
     let spec = json!({"selector": {"matchLabels": {"app": "web"}}, "template": {
         "metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "nginx"}]}}});
     deployment(serde_json::from_value(spec).unwrap())
-}
-
-/// Returns the fields that a manager owns by applies.
-fn owned<K: Object>(object: &K, manager: &str) -> Value {
-    let entries = object.metadata().managed_fields.iter().flatten();
-    let mut applied = entries.filter(|entry| entry.operation.as_deref() == Some("Apply"));
-    let entry = applied.find(|entry| entry.manager.as_deref() == Some(manager)).unwrap();
-    entry.fields_v1.clone().unwrap().0
-}
-
-fn clients(env: &Environment) -> (Client, Client) {
-    (env.client().with_field_owner("one"), env.client().with_field_owner("other"))
 }
 
 #[tokio::test(start_paused = true)]
