@@ -204,12 +204,14 @@ fn documents(target: &Target, parts: Parts) -> (ValidatingAdmissionPolicy, Valid
         ..ValidatingAdmissionPolicy::default()
     };
     policy.metadata.name = Some(name.clone());
+    #[allow(clippy::useless_conversion, reason = "these fields are optional in older Kubernetes versions")]
     let mut binding = ValidatingAdmissionPolicyBinding {
         spec: ValidatingAdmissionPolicyBindingSpec {
-            policy_name: name.clone(),
-            validation_actions: vec![parts.enforcement.action().to_owned()],
+            policy_name: name.clone().into(),
+            validation_actions: vec![parts.enforcement.action().to_owned()].into(),
             ..ValidatingAdmissionPolicyBindingSpec::default()
-        },
+        }
+        .into(),
         ..ValidatingAdmissionPolicyBinding::default()
     };
     binding.metadata.name = Some(name);

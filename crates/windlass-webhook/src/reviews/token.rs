@@ -2,8 +2,8 @@
 
 use futures::future::BoxFuture;
 use http::request::Parts;
+use serde::Deserialize;
 use serde_json::{Value, json};
-use windlass_api::k8s_openapi::api::authentication::v1::TokenReviewSpec;
 
 use super::{Authentication, DynAuthenticator, answered};
 use crate::{
@@ -17,6 +17,15 @@ const FAMILY: Family =
     Family { kind: "TokenReview", versions: &["authentication.k8s.io/v1", "authentication.k8s.io/v1beta1"] };
 
 const LIMIT: usize = 1 << 20;
+
+/// The spec of a review. The built-in type differs between Kubernetes versions: its `token` is optional in some.
+#[derive(Deserialize)]
+struct Spec {
+    #[serde(default)]
+    token: String,
+    #[serde(default)]
+    audiences: Option<Vec<String>>,
+}
 
 /// An authenticator as an endpoint.
 pub(crate) struct Tokens(pub(crate) Box<dyn DynAuthenticator>);
@@ -38,7 +47,7 @@ impl Endpoint for Tokens {
     ) -> BoxFuture<'a, Result<Answer, RequestError>> {
         Box::pin(async move {
             let mut review = FAMILY.read(document)?;
-            let spec: TokenReviewSpec = review.part("spec")?;
+            let spec: Spec = review.part("spec")?;
             if spec.token.is_empty() {
                 return Err(RequestError::undecodable("token is empty"));
             }
