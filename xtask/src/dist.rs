@@ -12,6 +12,7 @@
 mod archive;
 mod registry;
 mod sbom;
+pub(crate) mod stranger;
 pub(crate) mod verify;
 
 use std::{

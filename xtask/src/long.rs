@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::Command};
 use clap::Subcommand;
 
 use crate::{
-    Result, attacks,
+    Result, attacks, builds,
     cargo::cargo,
     conformance, deployments, dist, e2e, fuzz, import, informers, queues, reconciles, servers, suites,
     upstream::{Minor, root},
@@ -25,6 +25,8 @@ pub(crate) enum Part {
     BenchReconcile(reconciles::Options),
     /// 1,000 Deployments from apply to ready, compared with kube-controller-manager, kube-apiserver and etcd (needs Go)
     BenchDeployments(deployments::Options),
+    /// First builds of the README's demo, of a scaffolded operator and of one with kube-rs, and builds after a change
+    BenchBuild,
     /// Random requests to the embedded server and to kube-apiserver, with a comparison of the responses (needs Go)
     Differential {
         /// The seed of the requests
@@ -127,6 +129,7 @@ pub(crate) fn run(part: &Part) -> Result {
             dist_build(&["windlass-cli", "windlass-bench"])?;
             deployments::run(&root().join("target/dist/windlass"), &bench_program(), options)
         }
+        Part::BenchBuild => builds::run(),
         Part::Differential { seed, seconds } => conformance::differential(*seed, *seconds),
         Part::Operators { crds, seed, objects, only } => conformance::operators(crds, *seed, *objects, only),
         Part::Import { crds, seed, objects, only, compile } => {

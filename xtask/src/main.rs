@@ -22,6 +22,7 @@ mod upstream;
 
 mod attacks;
 mod browser;
+mod builds;
 mod clients;
 mod conformance;
 mod console;
@@ -171,7 +172,7 @@ enum Task {
         /// The windlass to run
         windlass: PathBuf,
     },
-    /// Migrate a kube-rs operator with `windlass migrate`, compile it before and after, and compare the fields of its
+    /// Migrate a kube-rs operator with `windlass migrate`, run its test before and after, and compare the fields of its
     /// CustomResourceDefinition
     Migrate {
         /// The windlass to run
@@ -229,7 +230,7 @@ fn main() -> ExitCode {
         }
         Task::Upstream { build: true, .. } => upstream::build().map(|programs| println!("{}", programs.display())),
         Task::Upstream { minor, profile, .. } => upstream::serve(minor.as_ref(), profile),
-        Task::Package => dist::verify::stranger(dist::verify::Build::No),
+        Task::Package => dist::stranger::walk(dist::stranger::Build::No),
         Task::Dist(options) => dist::run(&options),
         Task::Long { part } => long::run(&part),
         Task::Clients { windlass, upstream } => clients::run(&windlass, upstream),

@@ -1,5 +1,5 @@
-//! `windlass migrate` on the kube-rs operator of `crates/windlass-scaffold/tests/kube-operator`: the operator compiles
-//! before the migration and after it, and its CustomResourceDefinition keeps its names and fields.
+//! `windlass migrate` on the kube-rs operator of `crates/windlass-scaffold/tests/kube-operator`: its test passes before
+//! the migration and after it, and its CustomResourceDefinition keeps its names and fields.
 
 use std::{
     fs,
@@ -13,7 +13,9 @@ use serde_json::{Map, Value, json};
 use crate::{Result, cargo::cargo, scaffold::Folder, upstream::root};
 
 const OPERATOR: &str = "crates/windlass-scaffold/tests/kube-operator";
-const FILES: [&str; 3] = ["Cargo.toml", "src/main.rs", "src/api.rs"];
+/// The library that runs the test's API server.
+const FACADE: &str = "crates/windlass";
+const FILES: [&str; 4] = ["Cargo.toml", "src/main.rs", "src/api.rs", "tests/operator.rs"];
 
 /// Migrates a copy of the operator, with the dependencies of this workspace.
 pub(crate) fn run(windlass: &Path) -> Result {
@@ -21,12 +23,20 @@ pub(crate) fn run(windlass: &Path) -> Result {
     let begun = Instant::now();
     let folder = Folder::new("migrate")?;
     let project = folder.project();
-    fs::create_dir_all(project.join("src"))?;
+    for folder in ["src", "tests"] {
+        fs::create_dir_all(project.join(folder))?;
+    }
     for file in FILES {
         fs::copy(root().join(OPERATOR).join(file), project.join(file))?;
     }
     fs::copy(root().join("Cargo.lock"), project.join("Cargo.lock"))?;
+    cargo_in(
+        &project,
+        &["add", "--quiet", "windlass", "--dev", "--features=envtest", "--path"],
+        Some(&root().join(FACADE)),
+    )?;
     let before = definition(&project)?;
+    cargo_in(&project, &["test", "--quiet"], None)?;
     let mut migrate = Command::new(&windlass);
     migrate.args(["migrate", "--from", "kube", "--write", "--windlass-path"]).arg(root()).current_dir(&project);
     let output = migrate.output()?;
@@ -37,8 +47,9 @@ pub(crate) fn run(windlass: &Path) -> Result {
     if before != after {
         return Err(format!("the migration changes the CustomResourceDefinition:\n{before:#}\n{after:#}").into());
     }
+    cargo_in(&project, &["test", "--quiet"], None)?;
     println!(
-        "the operator compiles, and its CustomResourceDefinition has the same fields ({:.0} s)",
+        "the operator passes its test, and its CustomResourceDefinition has the same fields ({:.0} s)",
         begun.elapsed().as_secs_f64()
     );
     Ok(())
@@ -46,14 +57,21 @@ pub(crate) fn run(windlass: &Path) -> Result {
 
 /// Compiles the operator, and returns the CustomResourceDefinition that it prints.
 fn definition(project: &Path) -> Result<Value> {
-    let mut run = cargo();
-    run.args(["run", "--quiet", "--", "--crd"]).current_dir(project).stderr(Stdio::inherit());
-    run.env("CARGO_TARGET_DIR", root().join("target")).env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only");
-    let output = run.output()?;
+    let printed = cargo_in(project, &["run", "--quiet", "--", "--crd"], None)?;
+    Ok(comparable(&serde_json::from_slice(&printed)?))
+}
+
+/// Runs cargo in the project, with the target directory of this workspace, and returns its output.
+fn cargo_in(project: &Path, arguments: &[&str], path: Option<&Path>) -> Result<Vec<u8>> {
+    let mut command = cargo();
+    command.args(arguments).args(path).current_dir(project).stderr(Stdio::inherit());
+    command.env("CARGO_TARGET_DIR", root().join("target"));
+    let output = command.output()?;
     if !output.status.success() {
-        return Err(format!("the operator does not run ({})", output.status).into());
+        let printed = String::from_utf8_lossy(&output.stdout);
+        return Err(format!("cargo {} in the operator: {}\n{printed}", arguments.join(" "), output.status).into());
     }
-    Ok(comparable(&serde_json::from_slice(&output.stdout)?))
+    Ok(output.stdout)
 }
 
 /// Returns what the migration must preserve: names, scope, printer columns, and the fields of the schema. The libraries

@@ -10,15 +10,14 @@ use crate::Error;
 const TABLES: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
 
 /// The keys that specify the source of a dependency.
-const SOURCES: [&str; 6] = ["version", "path", "git", "branch", "tag", "rev"];
+const SOURCES: [&str; 7] = ["version", "registry", "path", "git", "branch", "tag", "rev"];
 
-/// Sets the source of a dependency, `version` or `path`, in each table that contains it.
-pub(crate) fn with_dependency(
-    path: &Path,
-    text: &str,
-    name: &str,
-    (key, place): (&str, String),
-) -> Result<String, Error> {
+/// The source of a dependency: keys of [`SOURCES`] with their values.
+pub(crate) type Source = Vec<(&'static str, String)>;
+
+/// Sets the source of a dependency in each table that contains it.
+pub(crate) fn with_dependency(path: &Path, text: &str, name: &str, source: &Source) -> Result<String, Error> {
+    let inline = || source.iter().map(|(key, place)| (*key, Value::from(place.as_str()))).collect::<InlineTable>();
     let mut document: DocumentMut = text
         .parse()
         .map_err(|error: toml_edit::TomlError| Error::Toml { path: path.to_owned(), source: error.into() })?;
@@ -31,13 +30,14 @@ pub(crate) fn with_dependency(
         is_there = true;
         if let Some(fields) = dependency.as_table_like_mut() {
             // Replaces the old source in its place if it has the same form.
-            for other in SOURCES.iter().filter(|other| **other != key) {
+            for other in SOURCES.iter().filter(|other| source.iter().all(|(key, _)| key != *other)) {
                 fields.remove(other);
             }
-            fields.insert(key, value(&place));
+            for (key, place) in source {
+                fields.insert(key, value(place));
+            }
         } else {
-            let fields: InlineTable = [(key, Value::from(place.as_str()))].into_iter().collect();
-            *dependency = Item::Value(Value::InlineTable(fields));
+            *dependency = Item::Value(Value::InlineTable(inline()));
         }
         if let Some(fields) = dependency.as_inline_table_mut() {
             fields.fmt();
@@ -46,16 +46,19 @@ pub(crate) fn with_dependency(
     if is_there {
         return Ok(document.to_string());
     }
-    let addition = format!("{name} = {{ {key} = {place:?} }}");
+    let mut fields = inline();
+    fields.fmt();
+    let addition = format!("{name} = {fields}");
     Err(Error::NoPlace { path: path.to_owned(), missing: format!("dependency {name}"), addition })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Windlass;
 
     fn at(text: &str, folder: &str) -> Result<String, Error> {
-        with_dependency(Path::new("Cargo.toml"), text, "windlass", ("path", folder.to_owned()))
+        with_dependency(Path::new("Cargo.toml"), text, "windlass", &vec![("path", folder.to_owned())])
     }
 
     #[test]
@@ -70,6 +73,10 @@ mod tests {
         assert_eq!(released, "[dependencies]\nwindlass = { features = [\"flags\"], path = \"/new\" }\n");
         let short = at("[dependencies]\nwindlass = \"0.1\"\n", "/new").unwrap();
         assert_eq!(short, "[dependencies]\nwindlass = { path = \"/new\" }\n");
+        let source = Windlass::In { registry: "local".to_owned(), version: "0.2.0".to_owned() }.source("windlass");
+        let registered = with_dependency(Path::new("Cargo.toml"), &short, "windlass", &source).unwrap();
+        assert_eq!(registered, "[dependencies]\nwindlass = { version = \"0.2.0\", registry = \"local\" }\n");
+        assert_eq!(at(&registered, "/new").unwrap(), short);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use minijinja::{Value, context};
 
 use crate::{
     Changes, Domain, Error, Overwrite, ProjectName,
-    cargo::with_dependency,
+    cargo::{Source, with_dependency},
     project::{self, Project},
     templates::{Owner, Template, templates},
 };
@@ -46,8 +46,15 @@ const FILES: &[Template] = templates!("init":
 /// The source of Windlass for a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Windlass {
-    /// A release in the registry, with this version.
+    /// A release on crates.io, with this version.
     Released(String),
+    /// A release in another registry.
+    In {
+        /// The name of the registry in cargo's configuration.
+        registry: String,
+        /// The version.
+        version: String,
+    },
     /// A local copy of Windlass' repository; the path of its root.
     At(PathBuf),
 }
@@ -59,6 +66,12 @@ impl Default for Windlass {
 }
 
 impl Windlass {
+    /// Uses the release of this version in a registry that cargo's configuration defines.
+    #[must_use]
+    pub fn in_registry(name: &str) -> Self {
+        Self::In { registry: name.to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
+    }
+
     /// Uses a local copy of the repository. Returns an error if `folder` is not its root.
     pub fn at(folder: &Path) -> Result<Self, Error> {
         let manifest = folder.join(CRATE).join("Cargo.toml");
@@ -71,17 +84,18 @@ impl Windlass {
         Ok(Self::At(folder.to_owned()))
     }
 
-    /// Returns the key and value for Cargo.toml.
-    pub(crate) fn source(&self) -> (&'static str, String) {
+    /// Returns the keys and values for the dependency on a crate of Windlass in Cargo.toml.
+    pub(crate) fn source(&self, name: &str) -> Source {
         match self {
-            Self::Released(version) => ("version", version.clone()),
-            Self::At(folder) => ("path", folder.join(CRATE).display().to_string()),
+            Self::Released(version) => vec![("version", version.clone())],
+            Self::In { registry, version } => vec![("version", version.clone()), ("registry", registry.clone())],
+            Self::At(folder) => vec![("path", folder.join("crates").join(name).display().to_string())],
         }
     }
 
     fn dependency(&self) -> String {
-        let (key, value) = self.source();
-        format!("{key} = {value:?}")
+        let fields = self.source("windlass").into_iter().map(|(key, value)| format!("{key} = {value:?}"));
+        fields.collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -161,7 +175,9 @@ impl Init {
             }
         }
         if let (Some(windlass), Overwrite::Force) = (&self.windlass, self.overwrite) {
-            changes.edit("Cargo.toml", |path, text| with_dependency(path, text, "windlass", windlass.source()))?;
+            changes.edit("Cargo.toml", |path, text| {
+                with_dependency(path, text, "windlass", &windlass.source("windlass"))
+            })?;
         }
         changes.checked()
     }

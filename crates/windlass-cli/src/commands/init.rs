@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use windlass_scaffold::{ImportPlan, Init, Overwrite, ProjectLocation, Windlass};
+use windlass_scaffold::{ImportPlan, Init, Overwrite, ProjectLocation};
 
 use super::{from, scaffolding};
 
@@ -20,9 +20,8 @@ pub(crate) struct Options {
     /// Name of the project, its crate and its image; defaults to the name of the folder
     #[arg(long, value_name = "NAME")]
     project_name: Option<String>,
-    /// Path of Windlass' repository, instead of the released version; with --force, Cargo.toml is updated
-    #[arg(long, value_name = "DIR")]
-    windlass_path: Option<PathBuf>,
+    #[command(flatten)]
+    source: scaffolding::Source,
     /// PROJECT file of a kubebuilder project whose APIs are imported, with types generated from its
     /// CustomResourceDefinitions
     #[arg(long, value_name = "PROJECT", conflicts_with_all = ["domain", "project_name"])]
@@ -42,7 +41,7 @@ fn is_expected(name: &OsStr) -> bool {
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let folder = Path::new(".");
     let existing = if options.mode.overwrite() == Overwrite::Force { ProjectLocation::at(folder)? } else { None };
-    let windlass = options.windlass_path.as_deref().map(Windlass::at).transpose()?;
+    let windlass = options.source.windlass()?;
     let overwrite = options.mode.overwrite();
     // A project needs its own folder; other files may be there by mistake.
     if overwrite == Overwrite::Never && folder.read_dir()?.flatten().any(|entry| !is_expected(&entry.file_name())) {

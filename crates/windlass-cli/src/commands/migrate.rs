@@ -7,7 +7,9 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
-use windlass_scaffold::{FromKube, Leftover, Migration, Windlass};
+use windlass_scaffold::{FromKube, Leftover, Migration};
+
+use super::scaffolding;
 
 /// The flags of `windlass migrate`.
 #[derive(Args, Debug)]
@@ -25,9 +27,8 @@ pub(crate) struct Options {
     /// Write the changes: all files, or none if there is an error
     #[arg(long, conflicts_with = "dry_run")]
     write: bool,
-    /// Path of Windlass' repository, instead of the released version
-    #[arg(long, value_name = "DIR")]
-    windlass_path: Option<PathBuf>,
+    #[command(flatten)]
+    source: scaffolding::Source,
 }
 
 /// The libraries.
@@ -38,7 +39,7 @@ enum Library {
 }
 
 pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
-    let windlass = options.windlass_path.as_deref().map(Windlass::at).transpose()?.unwrap_or_default();
+    let windlass = options.source.windlass()?.unwrap_or_default();
     let Migration { changes, left } = match options.from {
         Library::Kube => FromKube::default().windlass(windlass).plan(&options.folder)?,
     };

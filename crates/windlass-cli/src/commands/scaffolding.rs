@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::Args;
-use windlass_scaffold::{Changes, Overwrite, ProjectLocation};
+use windlass_scaffold::{Changes, Overwrite, ProjectLocation, Windlass};
 
 /// The next step after the project has an API or controller.
 pub(crate) const TRY: &str = "next: cargo test, or windlass run";
@@ -16,6 +16,28 @@ pub(crate) const TRY: &str = "next: cargo test, or windlass run";
 /// Finds the project of the current folder or its nearest ancestor, like cargo.
 pub(crate) fn project() -> Result<PathBuf, Box<dyn Error>> {
     Ok(ProjectLocation::above(&env::current_dir()?)?.folder)
+}
+
+/// The flags for the source of Windlass in a project's Cargo.toml.
+#[derive(Args, Debug)]
+pub(crate) struct Source {
+    /// Path of Windlass' repository, instead of the release on crates.io
+    #[arg(long, value_name = "DIR")]
+    windlass_path: Option<PathBuf>,
+    /// Registry that contains Windlass, as cargo's configuration names it
+    #[arg(long, value_name = "NAME", conflicts_with = "windlass_path")]
+    windlass_registry: Option<String>,
+}
+
+impl Source {
+    /// Returns the source, or `None` without flags.
+    pub(crate) fn windlass(&self) -> Result<Option<Windlass>, windlass_scaffold::Error> {
+        match (&self.windlass_path, &self.windlass_registry) {
+            (Some(path), _) => Windlass::at(path).map(Some),
+            (None, Some(registry)) => Ok(Some(Windlass::in_registry(registry))),
+            (None, None) => Ok(None),
+        }
+    }
 }
 
 /// The flags shared by these commands: overwrite, or show only.

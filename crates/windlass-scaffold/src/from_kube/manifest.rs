@@ -82,9 +82,8 @@ fn add(
     if dependencies.contains_key(name) {
         return;
     }
-    let (key, place) = windlass.source();
-    let place = if key == "path" { place.replace("crates/windlass", &format!("crates/{name}")) } else { place };
-    let mut fields: InlineTable = [(key, Value::from(place))].into_iter().collect();
+    let source = windlass.source(name).into_iter();
+    let mut fields: InlineTable = source.map(|(key, place)| (key, Value::from(place))).collect();
     if no_defaults {
         fields.insert("default-features", false.into());
     }

@@ -1,0 +1,160 @@
+//! `cargo xtask long bench-build`: what a newcomer waits for. Measures the CPU time of first builds and of builds after
+//! a change of one line, each in an empty target directory.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+use crate::{Result, cargo::cargo, scaffold::Folder, upstream::root};
+
+/// The operator with kube-rs: a kind, a finalizer and an owned object. It has no API server in its tests.
+const KUBE_OPERATOR: &str = "crates/windlass-scaffold/tests/kube-operator";
+const KUBE_FILES: [&str; 3] = ["Cargo.toml", "src/main.rs", "src/api.rs"];
+
+/// The unit of the times in `/proc`: Linux reports ticks of 10 ms to programs on every architecture.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// A build with the measured values.
+struct Row {
+    name: &'static str,
+    cpu_seconds: f64,
+    wall_seconds: f64,
+    /// The size of the target directory afterwards.
+    megabytes: u64,
+}
+
+/// Measures all builds and prints a Markdown table.
+pub(crate) fn run() -> Result {
+    let folder = Folder::new("builds")?;
+    let mut rows = vec![demo(&folder.project().join("windlass"))?];
+    let windlass = root().join("target/debug/windlass");
+    succeed(cargo().args(["build", "--quiet", "--package=windlass-cli"]).current_dir(root()))?;
+
+    let project = folder.project().join("website-operator");
+    fs::create_dir(&project)?;
+    for arguments in [
+        &["init", "--domain=example.com", "--windlass-path"][..],
+        &["create", "api", "--group=shop", "--version=v1", "--kind=Website"],
+    ] {
+        let mut command = Command::new(&windlass);
+        command.args(arguments).args(arguments.contains(&"init").then(root)).current_dir(&project);
+        succeed(command.stdout(Stdio::null()))?;
+    }
+    rows.extend(operator(&project, "src/controller/website.rs", SCAFFOLDED)?);
+
+    let project = folder.project().join("bucket-operator");
+    fs::create_dir_all(project.join("src"))?;
+    for file in KUBE_FILES {
+        fs::copy(root().join(KUBE_OPERATOR).join(file), project.join(file))?;
+    }
+    rows.extend(operator(&project, "src/main.rs", KUBE)?);
+
+    println!("| build | CPU s | s | target/, MB |\n|---|---|---|---|");
+    for Row { name, cpu_seconds, wall_seconds, megabytes } in rows {
+        println!("| {name} | {cpu_seconds:.0} | {wall_seconds:.0} | {megabytes} |");
+    }
+    Ok(())
+}
+
+/// The names of an operator's rows: `cargo build`, `cargo test`, and `cargo test` after a change of one line.
+type Names = [&'static str; 3];
+const SCAFFOLDED: Names = [
+    "scaffolded operator, first `cargo build`",
+    "scaffolded operator, first `cargo test`, with an API server",
+    "scaffolded operator, `cargo test` after a change of one line",
+];
+const KUBE: Names = [
+    "operator with kube-rs, first `cargo build`",
+    "operator with kube-rs, first `cargo test`, without an API server",
+    "operator with kube-rs, `cargo test` after a change of one line",
+];
+
+/// Measures the first command of the README in a new clone.
+fn demo(clone: &Path) -> Result<Row> {
+    succeed(Command::new("git").args(["clone", "--quiet", "--local"]).arg(root()).arg(clone))?;
+    let mut demo = cargo();
+    demo.args(["run", "--quiet", "--release", "--locked", "--", "demo", "--no-color", "--speed", "10"]);
+    let row = measured("first command of the README, in a new clone", demo.current_dir(clone), &clone.join("target"))?;
+    fs::remove_dir_all(clone)?;
+    Ok(row)
+}
+
+/// Measures the builds of an operator. `source` is the file with the changed line.
+fn operator(project: &Path, source: &str, [build, test, again]: Names) -> Result<[Row; 3]> {
+    // The versions of this workspace, which are downloaded already.
+    fs::copy(root().join("Cargo.lock"), project.join("Cargo.lock"))?;
+    let target = project.join("target");
+    let cargo_in = |command: &str| {
+        let mut cargo = cargo();
+        cargo.args([command, "--quiet"]).current_dir(project);
+        cargo
+    };
+    let build = measured(build, &mut cargo_in("build"), &target)?;
+    fs::remove_dir_all(&target)?;
+    let test = measured(test, &mut cargo_in("test"), &target)?;
+    let path = project.join(source);
+    let text = fs::read_to_string(&path)?;
+    fs::write(&path, format!("{text}\n#[doc(hidden)]\npub const CHANGED: u32 = 1;\n"))?;
+    let again = measured(again, &mut cargo_in("test"), &target)?;
+    fs::remove_dir_all(&target)?;
+    Ok([build, test, again])
+}
+
+/// Runs a command and measures it with its child processes.
+fn measured(name: &'static str, command: &mut Command, target: &Path) -> Result<Row> {
+    println!("{name}: running");
+    let (before, begun) = (children()?, Instant::now());
+    succeed(command.stdout(Stdio::null()))?;
+    let (cpu_seconds, wall_seconds) = (children()? - before, begun.elapsed().as_secs_f64());
+    let megabytes = size(target)? / 1_000_000;
+    println!("{name}: {cpu_seconds:.1} CPU seconds, {wall_seconds:.1} s, {megabytes} MB");
+    Ok(Row { name, cpu_seconds, wall_seconds, megabytes })
+}
+
+/// Returns the CPU seconds of all child processes that have exited.
+fn children() -> Result<f64> {
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    // The second field is the name in parentheses, which may contain spaces.
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let ticks = fields.skip(13).take(2).map(str::parse::<f64>).sum::<Result<f64, _>>()?;
+    Ok(ticks / TICKS_PER_SECOND)
+}
+
+/// Returns the size of the files in a directory. Hard links count once each.
+fn size(directory: &Path) -> Result<u64> {
+    let mut total = 0;
+    let mut left = vec![PathBuf::from(directory)];
+    while let Some(directory) = left.pop() {
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            if metadata.is_dir() {
+                left.push(entry.path());
+            } else {
+                total += metadata.len();
+            }
+        }
+    }
+    Ok(total)
+}
+
+fn succeed(command: &mut Command) -> Result {
+    let status = command.status()?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?} failed ({status})").into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_of_a_child_is_counted() {
+        let before = children().unwrap();
+        let mut spin = Command::new("sh");
+        succeed(spin.args(["-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"])).unwrap();
+        assert!(children().unwrap() > before);
+    }
+}
