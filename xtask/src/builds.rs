@@ -8,7 +8,13 @@ use std::{
     time::Instant,
 };
 
-use crate::{Result, cargo::cargo, scaffold::Folder, upstream::root};
+use crate::{
+    Result,
+    cargo::{cargo, succeed},
+    dist::stranger::Stranger,
+    scaffold::Folder,
+    upstream::root,
+};
 
 /// The operator with kube-rs: a kind, a finalizer and an owned object. It has no API server in its tests.
 const KUBE_OPERATOR: &str = "crates/windlass-scaffold/tests/kube-operator";
@@ -33,16 +39,9 @@ pub(crate) fn run() -> Result {
     let windlass = root().join("target/debug/windlass");
     succeed(cargo().args(["build", "--quiet", "--package=windlass-cli"]).current_dir(root()))?;
 
-    let project = folder.project().join("website-operator");
-    fs::create_dir(&project)?;
-    for arguments in [
-        &["init", "--domain=example.com", "--windlass-path"][..],
-        &["create", "api", "--group=shop", "--version=v1", "--kind=Website"],
-    ] {
-        let mut command = Command::new(&windlass);
-        command.args(arguments).args(arguments.contains(&"init").then(root)).current_dir(&project);
-        succeed(command.stdout(Stdio::null()))?;
-    }
+    // Released crates are compiled without incremental state, in contrast to those of a checkout.
+    let stranger = Stranger::new()?;
+    let project = stranger.scaffolded(&windlass)?;
     rows.extend(operator(&project, "src/controller/website.rs", SCAFFOLDED)?);
 
     let project = folder.project().join("bucket-operator");
@@ -50,6 +49,8 @@ pub(crate) fn run() -> Result {
     for file in KUBE_FILES {
         fs::copy(root().join(KUBE_OPERATOR).join(file), project.join(file))?;
     }
+    // The versions of this workspace, which are downloaded already.
+    fs::copy(root().join("Cargo.lock"), project.join("Cargo.lock"))?;
     rows.extend(operator(&project, "src/main.rs", KUBE)?);
 
     println!("| build | CPU s | s | target/, MB |\n|---|---|---|---|");
@@ -84,8 +85,6 @@ fn demo(clone: &Path) -> Result<Row> {
 
 /// Measures the builds of an operator. `source` is the file with the changed line.
 fn operator(project: &Path, source: &str, [build, test, again]: Names) -> Result<[Row; 3]> {
-    // The versions of this workspace, which are downloaded already.
-    fs::copy(root().join("Cargo.lock"), project.join("Cargo.lock"))?;
     let target = project.join("target");
     let cargo_in = |command: &str| {
         let mut cargo = cargo();
@@ -119,7 +118,10 @@ fn children() -> Result<f64> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     // The second field is the name in parentheses, which may contain spaces.
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-    let ticks = fields.skip(13).take(2).map(str::parse::<f64>).sum::<Result<f64, _>>()?;
+    let mut ticks = 0.0;
+    for field in fields.skip(13).take(2) {
+        ticks += field.parse::<f64>()?;
+    }
     Ok(ticks / TICKS_PER_SECOND)
 }
 
@@ -139,11 +141,6 @@ fn size(directory: &Path) -> Result<u64> {
         }
     }
     Ok(total)
-}
-
-fn succeed(command: &mut Command) -> Result {
-    let status = command.status()?;
-    if status.success() { Ok(()) } else { Err(format!("{command:?} failed ({status})").into()) }
 }
 
 #[cfg(test)]

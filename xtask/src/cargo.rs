@@ -23,6 +23,12 @@ pub(crate) fn cargo() -> Command {
     cargo
 }
 
+/// Runs a command. Returns an error if it fails.
+pub(crate) fn succeed(command: &mut Command) -> Result {
+    let status = command.status().map_err(|error| format!("{command:?}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?} failed ({status})").into()) }
+}
+
 /// Returns the output of `cargo metadata` with further arguments.
 pub(crate) fn metadata(arguments: &[&str]) -> Result<Value> {
     let output = cargo().args(["metadata", "--format-version=1"]).args(arguments).output()?;

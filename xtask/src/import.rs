@@ -2,7 +2,12 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::{Result, cargo::cargo, scaffold::Folder, upstream::root};
+use crate::{
+    Result,
+    cargo::{cargo, succeed},
+    scaffold::Folder,
+    upstream::root,
+};
 
 /// The environment variable with the folder of CRDs.
 const CRDS: &str = "WINDLASS_CRDS";
@@ -68,9 +73,4 @@ fn conformance() -> Command {
     let mut command = cargo();
     command.args(["run", "--quiet", "--package", "conformance", "--bin", "import", "--"]).current_dir(root());
     command
-}
-
-fn succeed(command: &mut Command) -> Result {
-    let status = command.status().map_err(|error| format!("{command:?}: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("{command:?} failed ({status})").into()) }
 }

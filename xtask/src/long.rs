@@ -1,12 +1,12 @@
 //! Tasks that take too long for CI: `cargo xtask long PART`.
 
-use std::{path::PathBuf, process::Command};
+use std::path::PathBuf;
 
 use clap::Subcommand;
 
 use crate::{
     Result, attacks, builds,
-    cargo::cargo,
+    cargo::{cargo, succeed},
     conformance, deployments, dist, e2e, fuzz, import, informers, queues, reconciles, servers, suites,
     upstream::{Minor, root},
 };
@@ -167,9 +167,4 @@ fn dist_build(packages: &[&str]) -> Result {
 
 fn bench_program() -> PathBuf {
     root().join("target/dist/windlass-bench")
-}
-
-fn succeed(command: &mut Command) -> Result {
-    let status = command.status()?;
-    if status.success() { Ok(()) } else { Err(format!("{command:?} failed ({status})").into()) }
 }

@@ -11,7 +11,7 @@ use std::{
 use super::registry_of;
 use crate::{
     Result,
-    cargo::cargo,
+    cargo::{cargo, succeed},
     embedded::Embedded,
     package::{self, Uncommitted},
     scaffold::Folder,
@@ -32,17 +32,14 @@ pub(crate) enum Build {
 }
 
 /// A folder with the registry and the projects of the stranger.
-struct Stranger {
+pub(crate) struct Stranger {
     folder: Folder,
 }
 
 /// Packages the crates. Adds `windlass` from the local registry to a new project with the controller of its README, and
 /// to a scaffolded one. With [`Build::Yes`], tests both and runs the controller.
 pub(crate) fn walk(build: Build) -> Result {
-    let packages = package::pack(Uncommitted::Allowed)?;
-    println!("packages: {} crates with their metadata and files", packages.len());
-    let stranger = Stranger { folder: Folder::new("stranger")? };
-    registry_of(&packages, &stranger.folder.project())?;
+    let stranger = Stranger::new()?;
     println!("stranger: cargo new, cargo add windlass --registry {REGISTRY}, the controller of the README");
     let controller = stranger.controller()?;
     if build == Build::No {
@@ -58,6 +55,15 @@ pub(crate) fn walk(build: Build) -> Result {
 }
 
 impl Stranger {
+    /// Packages the crates and writes them to a registry.
+    pub(crate) fn new() -> Result<Self> {
+        let packages = package::pack(Uncommitted::Allowed)?;
+        println!("packages: {} crates with their metadata and files", packages.len());
+        let folder = Folder::new("stranger")?;
+        registry_of(&packages, &folder.project())?;
+        Ok(Self { folder })
+    }
+
     /// Creates the project of the README and returns its folder.
     fn controller(&self) -> Result<PathBuf> {
         let project = self.folder.project().join("controller");
@@ -83,10 +89,12 @@ impl Stranger {
     }
 
     /// Scaffolds a project with a kind and returns its folder.
-    fn scaffolded(&self, windlass: &Path) -> Result<PathBuf> {
+    pub(crate) fn scaffolded(&self, windlass: &Path) -> Result<PathBuf> {
         let project = self.folder.project().join("website-operator");
         fs::create_dir(&project)?;
-        let command = |arguments: &[&str]| succeed(Command::new(windlass).args(arguments).current_dir(&project));
+        let command = |arguments: &[&str]| {
+            succeed(Command::new(windlass).args(arguments).current_dir(&project).stdout(Stdio::null()))
+        };
         command(&["init", "--domain=example.com", "--windlass-registry", REGISTRY])?;
         command(&["create", "api", "--group=shop", "--version=v1", "--kind=Website"])?;
         self.configure(&project)?;
@@ -145,9 +153,4 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-pub(super) fn succeed(command: &mut Command) -> Result {
-    let status = command.status()?;
-    if status.success() { Ok(()) } else { Err(format!("{command:?} failed ({status})").into()) }
 }

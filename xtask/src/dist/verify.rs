@@ -5,9 +5,14 @@ use std::{fs, process::Command};
 
 use super::{
     archive, build, default_target,
-    stranger::{Build, succeed, walk},
+    stranger::{Build, walk},
 };
-use crate::{Result, cargo::cargo, scaffold::Folder, upstream::root};
+use crate::{
+    Result,
+    cargo::{cargo, succeed},
+    scaffold::Folder,
+    upstream::root,
+};
 
 /// Runs all parts.
 pub(crate) fn run() -> Result {
