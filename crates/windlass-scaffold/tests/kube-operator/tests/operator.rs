@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::{Value, json};
+use serde_json::json;
 use windlass::{ApiResource, DynamicObject, api::Scope, client::wait, envtest::Environment, k8s::core::v1::ConfigMap};
 
 /// The timeout of each step. It is long, because it only distinguishes slow operators from broken ones.
@@ -65,7 +65,7 @@ async fn bucket_has_a_connection_until_it_is_deleted() -> Result<(), Box<dyn Err
     let map = env.eventually::<ConfigMap>("photos-connection", |map| map.data.is_some()).await;
     assert_eq!(map.data.unwrap_or_default()["endpoint"], "http://storage.example.com");
     let is_ready = |bucket: Option<&DynamicObject>| {
-        bucket.is_some_and(|bucket| bucket.data["status"]["phase"] == Value::from("Ready"))
+        bucket.is_some_and(|bucket| bucket.data.get("status").is_some_and(|status| status["phase"] == "Ready"))
     };
     let ready = buckets.wait_for("photos").timeout(PATIENCE).until(is_ready).await?;
     assert!(ready.is_some_and(|bucket| bucket.metadata.finalizers.is_some()), "the deletion waits for the operator");
