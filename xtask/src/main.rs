@@ -119,9 +119,13 @@ enum Task {
         #[arg(long, value_enum, default_value_t = upstream::Profile::Token)]
         profile: upstream::Profile,
     },
-    /// Package each published crate without building it, and check its metadata and files. In a new project, resolve
-    /// `windlass` from the packages
-    Package,
+    /// Package each published crate, and check its metadata and files. In a new project, resolve `windlass` from the
+    /// packages
+    Package {
+        /// Also build, test and run that project, with the controller of the README, and test a scaffolded one
+        #[arg(long)]
+        build: bool,
+    },
     /// Write the files of a release: a program with completions, its bill of materials, the packaged crates as a
     /// registry, and checksums
     Dist(dist::Options),
@@ -230,7 +234,7 @@ fn main() -> ExitCode {
         }
         Task::Upstream { build: true, .. } => upstream::build().map(|programs| println!("{}", programs.display())),
         Task::Upstream { minor, profile, .. } => upstream::serve(minor.as_ref(), profile),
-        Task::Package => dist::stranger::walk(dist::stranger::Build::No),
+        Task::Package { build } => dist::stranger::walk(build.into()),
         Task::Dist(options) => dist::run(&options),
         Task::Long { part } => long::run(&part),
         Task::Clients { windlass, upstream } => clients::run(&windlass, upstream),

@@ -31,6 +31,12 @@ pub(crate) enum Build {
     No,
 }
 
+impl From<bool> for Build {
+    fn from(build: bool) -> Self {
+        if build { Self::Yes } else { Self::No }
+    }
+}
+
 /// A folder with the registry and the projects of the stranger.
 pub(crate) struct Stranger {
     folder: Folder,
