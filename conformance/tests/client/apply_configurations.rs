@@ -405,7 +405,7 @@ macro_rules! check_each {
 }
 
 #[tokio::test]
-async fn configuration_of_each_built_in_kind_owns_the_fields_of_its_body() {
+async fn each_built_in_configuration_owns_the_fields_of_its_body() {
     on_each_target(|target| async {
         let applies = Applies::to(&target).await;
         let examples = example_objects(&applies.namespace, applies.namespace.trim_start_matches("applies-"));
