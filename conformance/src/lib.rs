@@ -47,6 +47,7 @@ use crate::embedded::Embedded;
 pub use any_certificate::trusting_any_certificate;
 pub use capability::{Capability, on_each_target_with};
 pub use differential::{Findings, differential};
+pub use matrix::{Example, example_objects};
 pub use minors::{Comparison, compare_minor};
 pub use operators::{CRDS, Compared, Established, Imports, Operators, established, imported, operators};
 pub use suite::{RECORD, assert_recorded, differences, files, names};

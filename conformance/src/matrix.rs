@@ -20,9 +20,19 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     case::{self, Act, Case, Step, Template},
+    play::as_address,
     suite::root,
     words::Words,
 };
+
+/// The example object of a built-in kind.
+#[derive(Clone, Debug)]
+pub struct Example {
+    /// The name of the resource, with its group: `deployments.apps`.
+    pub label: String,
+    /// A small valid object, with name, labels, kind and version. Namespaced objects have a namespace.
+    pub object: Value,
+}
 
 /// A kind, with an example object.
 #[derive(Clone, Debug)]
@@ -72,6 +82,17 @@ pub(crate) fn kinds() -> Result<Vec<Kind>, String> {
     let discovery = read("../crates/windlass-server/data/discovery.tsv")?;
     let lines = read("matrix/kinds.tsv")?;
     lines.lines().filter(|line| !line.starts_with('#')).map(|line| Kind::parse(line, &discovery)).collect()
+}
+
+/// Returns an example of each built-in kind of `matrix/kinds.tsv`. `id` makes the names unique.
+///
+/// # Panics
+///
+/// If the table cannot be read.
+#[must_use]
+pub fn example_objects(namespace: &str, id: &str) -> Vec<Example> {
+    let kinds = kinds().unwrap_or_else(|problem| panic!("{problem}"));
+    kinds.iter().map(|kind| Example { label: kind.label(), object: kind.object(namespace, id) }).collect()
 }
 
 impl Pace {
@@ -147,6 +168,17 @@ impl Kind {
     pub(crate) fn collection(&self) -> String {
         let namespace = if self.namespaced { "/namespaces/{ns}" } else { "" };
         format!("{}{namespace}/{}", self.root(), self.resource)
+    }
+
+    /// Returns the example object with all placeholders filled in.
+    fn object(&self, namespace: &str, id: &str) -> Value {
+        let text =
+            self.body.to_string().replace("{ns}", namespace).replace("{id}", id).replace("{id6}", &as_address(id));
+        let mut object: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        if self.namespaced {
+            object["metadata"]["namespace"] = namespace.into();
+        }
+        object
     }
 
     pub(crate) fn name(&self) -> &str {

@@ -1,6 +1,7 @@
 //! The client suite: windlass-client with each server. Each test uses its own namespace, or names that no other test
 //! uses.
 
+mod apply_configurations;
 mod certificates;
 mod clientset;
 mod expiry;

@@ -6,6 +6,7 @@ mod conversion;
 mod kubectl;
 mod rules;
 mod subresources;
+mod traces;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 

@@ -17,7 +17,7 @@ use crate::{Result, cargo::cargo, upstream::root};
 const PROJECT: &str = "website-operator";
 
 /// The steps from an empty directory: first the project alone, then with namespaced and cluster-scoped kinds, two
-/// versions, and two groups.
+/// versions, and two groups that share a kind's name.
 const STEPS: &[Step] = &[
     Step::Windlass(&["init", "--domain", "example.com"]),
     Step::Cargo(&["clippy", "--all-targets", "--", "--deny", "warnings"]),
@@ -44,6 +44,16 @@ const STEPS: &[Step] = &[
         "--version=v1",
         "--kind=Event",
         "--defaulting",
+        "--programmatic-validation",
+    ]),
+    // A kind of the same name in two groups.
+    Step::Windlass(&["create", "api", "--group=net", "--version=v1", "--kind=Website"]),
+    Step::Windlass(&[
+        "create",
+        "webhook",
+        "--group=net",
+        "--version=v1",
+        "--kind=Website",
         "--programmatic-validation",
     ]),
     Step::Windlass(&["generate", "all", "--check"]),

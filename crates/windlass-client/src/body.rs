@@ -4,7 +4,7 @@ use std::{
     any::Any,
     fmt,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
@@ -20,6 +20,13 @@ enum Kind {
     /// `None` after it was read, or if it is empty.
     Whole(Option<Bytes>),
     Stream(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>),
+}
+
+/// A body that counts the bytes read from it, and reports their number when it is dropped.
+struct CountedBody<F: FnOnce(u64)> {
+    body: Body,
+    bytes: u64,
+    report: Option<F>,
 }
 
 impl Default for Kind {
@@ -50,6 +57,11 @@ impl Body {
             Some(body) => Self(Kind::Stream(Box::pin(http_body_util::BodyExt::map_err(body, Into::into)))),
             None => Self::empty(),
         }
+    }
+
+    /// Calls `report` with the number of bytes read, when the body has been read to its end or its reader drops it.
+    pub(crate) fn counted(self, report: impl FnOnce(u64) + Send + Unpin + 'static) -> Self {
+        Self::wrap(CountedBody { body: self, bytes: 0, report: Some(report) })
     }
 
     /// Copies the body for a retry. Returns `None` for a stream, which can be sent only once.
@@ -146,6 +158,35 @@ impl http_body::Body for Body {
     }
 }
 
+impl<F: FnOnce(u64) + Unpin> http_body::Body for CountedBody<F> {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if let Some(Ok(frame)) = &frame {
+            self.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<F: FnOnce(u64)> Drop for CountedBody<F> {
+    fn drop(&mut self) {
+        if let Some(report) = self.report.take() {
+            report(self.bytes);
+        }
+    }
+}
+
 impl fmt::Debug for Body {
     /// Omits the bytes, because they may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -168,5 +209,21 @@ mod tests {
         let again = Body::wrap(Body::wrap(Body::from("abc")));
         assert_eq!(format!("{again:?}"), "Body(3 bytes)");
         assert_eq!(body.collect().await.unwrap().to_bytes(), again.collect().await.unwrap().to_bytes());
+    }
+
+    #[tokio::test]
+    async fn counted_body_reports_bytes_once_when_dropped() {
+        let (reports, reported) = std::sync::mpsc::channel();
+        let counted = || {
+            let reports = reports.clone();
+            Body::from("abc").counted(move |bytes| reports.send(bytes).unwrap())
+        };
+        let mut body = counted();
+        assert_eq!(http_body::Body::size_hint(&body).exact(), Some(3));
+        assert!(body.frame().await.is_some());
+        assert!(http_body::Body::is_end_stream(&body) && reported.try_recv().is_err(), "it is still held");
+        drop(body);
+        drop(counted());
+        assert_eq!(reported.try_iter().collect::<Vec<_>>(), [3, 0]);
     }
 }

@@ -2,23 +2,14 @@
 
 mod transport;
 
-use std::{
-    fmt::Debug,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use http::{Method, StatusCode};
-use http_body::{Frame, SizeHint};
-use windlass_api::BoxError;
 
 pub(crate) use transport::MetricsRecorder;
 pub use transport::{Opened, Outcome, PluginCall, PolicyDecision, Source, TlsReload, TransportMetrics};
 
-use crate::{body::Body, operation::Operation};
+use crate::operation::Operation;
 
 /// A recorder of metrics for the requests of a client. The default methods do nothing. Each method documents the name
 /// of client-go's metric.
@@ -74,14 +65,6 @@ pub struct Attempt<'c> {
 #[derive(Debug)]
 pub(crate) struct Both(pub(crate) Arc<dyn ClientMetrics>, pub(crate) Arc<dyn ClientMetrics>);
 
-/// A body that counts its bytes.
-pub(crate) struct Received {
-    body: Body,
-    bytes: u64,
-    metrics: Arc<dyn ClientMetrics>,
-    operation: Operation,
-}
-
 impl Both {
     fn each(&self, tell: impl Fn(&dyn ClientMetrics)) {
         for metrics in [&self.0, &self.1] {
@@ -109,38 +92,5 @@ impl ClientMetrics for Both {
 
     fn received(&self, operation: &Operation, bytes: u64) {
         self.each(|metrics| metrics.received(operation, bytes));
-    }
-}
-
-impl Received {
-    pub(crate) fn count(body: Body, metrics: Arc<dyn ClientMetrics>, operation: Operation) -> Body {
-        Body::wrap(Self { body, bytes: 0, metrics, operation })
-    }
-}
-
-impl http_body::Body for Received {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        if let Some(Ok(frame)) = &frame {
-            self.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl Drop for Received {
-    fn drop(&mut self) {
-        self.metrics.received(&self.operation, self.bytes);
     }
 }

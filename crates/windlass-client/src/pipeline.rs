@@ -34,7 +34,7 @@ use crate::{
     body::Body,
     config::Compression,
     frame::OBJECT_LIMIT,
-    metrics::{Attempt, ClientMetrics, Received},
+    metrics::{Attempt, ClientMetrics},
     operation::{Operation, Verb},
     response::RESPONSE_LIMIT,
     trace::{self, TraceHeaders},
@@ -199,7 +199,8 @@ impl Sending<'_> {
             self.policy.warnings.handle(self.operation, &warning);
         }
         if let Some(metrics) = &self.policy.metrics {
-            response = response.map(|body| Received::count(body, Arc::clone(metrics), self.operation.clone()));
+            let (metrics, operation) = (Arc::clone(metrics), self.operation.clone());
+            response = response.map(|body| body.counted(move |bytes| metrics.received(&operation, bytes)));
         }
         match deadline {
             Some(deadline) if self.reading == Reading::Whole => Ok(response.map(|body| deadline.bound_body(body))),

@@ -9,14 +9,10 @@
 
 use std::{
     fmt::{self, Debug},
-    pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
 };
 
-use bytes::Bytes;
 use http::{HeaderMap, Request, Response, Uri};
-use http_body::{Frame, SizeHint};
 use tracing::{Level, Span, field::Empty};
 use windlass_api::{BoxError, ErrorChain};
 
@@ -28,13 +24,6 @@ use crate::{
 /// Adds the trace context of a span to the headers of a request.
 #[derive(Clone)]
 pub(crate) struct TraceHeaders(Arc<dyn Fn(&Span, &mut HeaderMap) + Send + Sync>);
-
-/// A response body that ends its span.
-struct TracedBody {
-    body: Body,
-    bytes: u64,
-    span: Span,
-}
 
 // === impl TraceHeaders ===
 
@@ -119,7 +108,9 @@ pub(crate) fn record(span: &Span, outcome: &Result<Response<Body>, BoxError>) {
 
 /// Returns a body that holds the span until it has been read or dropped.
 pub(crate) fn until_read(body: Body, span: Span) -> Body {
-    Body::wrap(TracedBody { body, bytes: 0, span })
+    body.counted(move |bytes| {
+        span.record("http.response.body.size", bytes);
+    })
 }
 
 /// Returns the path with placeholders for namespace and name. `None` for a request that the caller built.
@@ -148,33 +139,6 @@ fn template(path: &str, operation: &Operation) -> Option<String> {
 /// Reports whether a segment of a path is a name. Names with characters that paths escape are rare.
 fn is_name(segment: &str, name: &str) -> bool {
     segment == name || (segment.contains('%') && percent_encoding::percent_decode_str(segment).eq(name.bytes()))
-}
-
-impl http_body::Body for TracedBody {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        if let Some(Ok(frame)) = &frame {
-            self.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl Drop for TracedBody {
-    fn drop(&mut self) {
-        self.span.record("http.response.body.size", self.bytes);
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,10 @@
 //! Types of kube 4, such as those of gateway-api 0.22, in Windlass.
 //!
-//! Such a type has the metadata of another version of k8s-openapi, and cannot be a Windlass resource itself. An alias
-//! per type is enough:
+//! Such a type contains the metadata of another version of k8s-openapi. It cannot be a Windlass resource itself, because
+//! [`Object::metadata`] returns a reference to the metadata of the current version, and because Rust permits one
+//! implementation for all types of kube-rs only, which is that for kube 5. Types of kube 5 need no wrapper.
+//!
+//! Write `Compat<HttpRoute>` instead of `HttpRoute`, or declare an alias per type:
 //!
 //! ```
 //! use windlass_kube::kube_4::Compat;

@@ -11,15 +11,15 @@ use crate::{
     project::{Api, Project, Resource},
     role::{grant, rule},
     scope::{refusal, scope},
-    source::{has_flag, with_definition, with_flag, with_module, with_statement},
+    source::{Definition, has_flag, with_definition, with_flag, with_module},
     templates::{Template, create, templates},
-    third_party::{External, ThirdPartyKind, is_core},
+    third_party::{External, ThirdPartyKind, declare_controller, is_core},
 };
 
 /// The files of a type.
 const TYPE: &[Template] = templates!("api":
     Scaffold "src/api/{{ version }}/{{ module }}.rs" from "type.rs",
-    Scaffold "config/samples/{{ short_group }}_{{ version }}_{{ module }}.yaml" from "sample.yaml",
+    Scaffold "config/samples/{{ short_group }}_{{ version }}_{{ usual_module }}.yaml" from "sample.yaml",
 );
 
 /// The files shared by all versions of a kind.
@@ -123,7 +123,9 @@ impl CreateApi {
         }
         let resource = self.recorded(&project)?;
         let group = project.qualified(&self.group);
-        let module = self.kind.module();
+        let module = resource.module();
+        let is_usual_module = module == self.kind.module();
+        let singular = self.kind.singular();
         let values = context! {
             project => project.project_name,
             krate => project.krate(),
@@ -133,12 +135,16 @@ impl CreateApi {
             version => self.version.as_str(),
             kind => self.kind.as_str(),
             module,
-            singular => self.kind.singular(),
+            usual_module => self.kind.module(),
+            // The name in the manifests, which another group's kind of the same name has without the group.
+            label => if is_usual_module { singular.clone() } else { format!("{}-{singular}", self.group) },
+            controller_name => (!is_usual_module).then(|| format!("{singular}.{group}")),
+            singular,
             plural => resource.plural,
             is_usual => resource.plural == self.kind.plural(),
             namespaced => resource.api.as_ref().is_some_and(|api| api.namespaced),
             stored => self.is_stored(&project, folder)?,
-            ..scope(&self.kind)
+            ..scope(&self.kind, &module)
         };
         let mut changes = Changes::of(folder, self.overwrite);
         if self.with_type {
@@ -150,12 +156,12 @@ impl CreateApi {
                 }
                 others => self.join(&mut changes, others, &values)?,
             }
-            self.declare_type(&mut changes, &group, &resource.plural)?;
+            self.declare_type(&mut changes, &project, &resource)?;
         }
         if self.makes_controller(&project) {
             create(&mut changes, CONTROLLER, &values)?;
-            self.declare_controller(&mut changes, &project)?;
-            self.grant(&mut changes, &values, &group, &resource.plural)?;
+            declare_controller(&mut changes, &project.krate(), &module)?;
+            self.grant(&mut changes, &values, &group, &resource)?;
         }
         project.put(resource);
         project.write(&mut changes)?;
@@ -203,13 +209,9 @@ impl CreateApi {
         if self.others(project).is_empty() {
             return Ok(false);
         }
-        let path = self.type_file(self.version.as_str());
+        let path = type_file(self.version.as_str(), &project.module(&self.group, &self.kind));
         let there = Changes::of(folder, self.overwrite).text(&path)?;
         there.map_or(Ok(false), |text| has_flag(Path::new(&path), &text, self.kind.as_str(), STORED))
-    }
-
-    fn type_file(&self, version: &str) -> String {
-        format!("src/api/{version}/{}.rs", self.kind.module())
     }
 
     /// Adds a version to the existing ones. If none is marked as the storage version, the first one is marked.
@@ -228,13 +230,14 @@ impl CreateApi {
         }
         let mut stored = values.get_attr("stored").is_ok_and(|stored| stored.is_true());
         for other in others {
-            let path = self.type_file(&other.version);
+            let path = type_file(&other.version, &other.module());
             let text = changes.text(&path)?.unwrap_or_default();
             stored = stored || has_flag(Path::new(&path), &text, self.kind.as_str(), STORED)?;
         }
         match others.first() {
-            Some(first) if !stored => changes
-                .edit(self.type_file(&first.version), |path, text| with_flag(path, text, self.kind.as_str(), STORED)),
+            Some(first) if !stored => changes.edit(type_file(&first.version, &first.module()), |path, text| {
+                with_flag(path, text, self.kind.as_str(), STORED)
+            }),
             _ => Ok(()),
         }
     }
@@ -250,7 +253,6 @@ impl CreateApi {
         if let Some(why) = refusal(&self.kind) {
             return Err(needs(&why));
         }
-        project.no_namesake(&what(), &self.group, &self.kind)?;
         let others = self.others(project);
         if with_controller && let Some(other) = others.iter().find(|other| other.controller) {
             return Err(needs(&format!("the kind already has a controller, for version {}", other.version)));
@@ -282,6 +284,7 @@ impl CreateApi {
         if api.is_none() {
             return Err(needs("the type does not exist; --resource creates it"));
         }
+        let module = project.module(&self.group, &self.kind);
         Ok(Resource {
             api,
             controller: with_controller || has_controller,
@@ -290,23 +293,27 @@ impl CreateApi {
             external: false,
             group: self.group.to_string(),
             kind: self.kind.to_string(),
-            path: format!("{}::api::{}::{}", project.krate(), self.version, self.kind.module()),
+            path: format!("{}::api::{}::{module}", project.krate(), self.version),
+            module: Some(module).filter(|module| *module != self.kind.module()),
             plural,
             version: self.version.to_string(),
             webhooks: there.and_then(|there| there.webhooks.clone()),
         })
     }
 
-    fn declare_type(&self, changes: &mut Changes, group: &str, plural: &str) -> Result<(), Error> {
-        let (version, kind, module) = (&self.version, &self.kind, self.kind.module());
+    fn declare_type(&self, changes: &mut Changes, project: &Project, resource: &Resource) -> Result<(), Error> {
+        let (version, kind, module) = (&self.version, &self.kind, resource.module());
+        let (group, plural) = (project.qualified(&self.group), &resource.plural);
         let versions = format!("src/api/{version}.rs");
         changes.create_or_keep(&versions, format!("//! The types of version {version}.\n"))?;
         changes.edit("src/api.rs", |path, text| with_module(path, text, version.as_str()))?;
         changes.edit(&versions, |path, text| with_module(path, text, &module))?;
         let named = format!("crate::api::{version}::{module}::{kind}");
-        changes.edit("src/manifests.rs", |path, text| with_definition(path, text, &module, kind.as_str(), &named))?;
-        let (base, sample) =
-            (format!("bases/{group}_{plural}.yaml"), format!("{}_{version}_{module}.yaml", self.group));
+        let namesakes = project.namesakes(&self.group, kind);
+        let definition = Definition { function: &module, kind: kind.as_str(), version: &named, namesakes: &namesakes };
+        changes.edit("src/manifests.rs", |path, text| with_definition(path, text, &definition))?;
+        let base = format!("bases/{group}_{plural}.yaml");
+        let sample = format!("{}_{version}_{}.yaml", self.group, kind.module());
         let roles = ["editor", "viewer"].map(|role| format!("{module}_{role}_role.yaml"));
         changes.edit("config/crd/kustomization.yaml", |_, text| Ok(with_resource(text, &base)))?;
         changes.edit("config/samples/kustomization.yaml", |_, text| Ok(with_resource(text, &sample)))?;
@@ -316,25 +323,19 @@ impl CreateApi {
         changes.edit("config/default/kustomization.yaml", |_, text| Ok(with_resource(text, "../crd")))
     }
 
-    fn declare_controller(&self, changes: &mut Changes, project: &Project) -> Result<(), Error> {
-        let module = self.kind.module();
-        let krate = project.krate();
-        changes.edit("src/controller.rs", |path, text| with_module(path, text, &module))?;
-        changes.edit("src/main.rs", |path, text| {
-            with_statement(path, text, "run", |manager| {
-                format!("{manager}.add({krate}::controller::{module}::controller());")
-            })
-        })
-    }
-
     /// Grants the permissions that the controller's code requires.
-    fn grant(&self, changes: &mut Changes, values: &Value, group: &str, plural: &str) -> Result<(), Error> {
+    fn grant(&self, changes: &mut Changes, values: &Value, group: &str, resource: &Resource) -> Result<(), Error> {
+        let plural = &resource.plural;
         let rules = [
             rule(group, plural, "get,list,watch,update,patch"),
             rule(group, &format!("{plural}/finalizers"), "update"),
             rule(group, &format!("{plural}/status"), "get,update,patch"),
             rule("core,events.k8s.io", "events", "create,patch"),
         ];
-        grant(changes, values, &format!("crate::controller::{}::RULES", self.kind.module()), &rules)
+        grant(changes, values, &format!("crate::controller::{}::RULES", resource.module()), &rules)
     }
+}
+
+fn type_file(version: &str, module: &str) -> String {
+    format!("src/api/{version}/{module}.rs")
 }

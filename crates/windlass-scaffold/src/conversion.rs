@@ -29,8 +29,13 @@ const DEFINITION: &[Template] = templates!("webhook":
 );
 
 /// Writes the conversions between the hub, whose names are in `values`, and each spoke.
-pub(crate) fn convert(changes: &mut Changes, kind: &Kind, spokes: &[Version], values: &Value) -> Result<(), Error> {
-    let module = kind.module();
+pub(crate) fn convert(
+    changes: &mut Changes,
+    kind: &Kind,
+    module: &str,
+    spokes: &[Version],
+    values: &Value,
+) -> Result<(), Error> {
     for template in HUB {
         let (path, text) = template.render(values)?;
         changes.create_or_keep(path, text)?;
@@ -44,7 +49,7 @@ pub(crate) fn convert(changes: &mut Changes, kind: &Kind, spokes: &[Version], va
         })?;
     }
     let call = format!(".converted_by(crate::webhook::{module}_conversion::client_config())");
-    changes.edit("src/manifests.rs", |path, text| with_call(path, text, &module, &call))?;
+    changes.edit("src/manifests.rs", |path, text| with_call(path, text, module, &call))?;
     for template in DEFINITION {
         let (path, conversion) = template.render(values)?;
         // A hand-written file is left to `windlass generate crds`.

@@ -10,7 +10,7 @@ use minijinja::context;
 use serde::Deserialize;
 
 use crate::{
-    Changes, CreateApi, CreateWebhook, Error, Init, Kind, Overwrite, Sources, Windlass,
+    Changes, CreateApi, CreateWebhook, Error, Group, Init, Kind, Overwrite, Sources, Windlass, project,
     scope::scope,
     templates::{Template, templates},
 };
@@ -204,9 +204,11 @@ impl FromKubebuilder {
             }
         }
         // Restores the imported types, in case a command has edited them.
+        let written = project::Project::of(there)?;
         let types = self.project.resources.iter().filter_map(|resource| {
-            let path = there.join(resource.source()?);
-            Some((resource.source()?, self.imported(resource).filter(|_| path.is_file())?.source.clone()))
+            let source = resource.source(&written)?;
+            let path = there.join(&source);
+            Some((source, self.imported(resource).filter(|_| path.is_file())?.source.clone()))
         });
         Sources::new(types.collect::<Vec<_>>()).overwrite(Overwrite::Force).plan(there)?.write()?;
         let mut files = Vec::new();
@@ -245,7 +247,7 @@ impl FromKubebuilder {
         let create = CreateApi::new(group, version, kind)?.plural(&plural)?;
         let create = create.namespaced(api.namespaced).controller(resource.controller);
         create.plan(folder)?.write()?;
-        let module = name.module();
+        let module = project::Project::of(folder)?.module(&Group::new(group)?, &name);
         let webhooks = resource.webhooks.clone().unwrap_or_default();
         let sample = self.samples.get(&resource.sample());
         let values = context! {
@@ -260,14 +262,15 @@ impl FromKubebuilder {
             defaulting => webhooks.defaulting,
             validation => webhooks.validation,
             sample => sample,
-            ..scope(&name)
+            controller_name => (module != name.module()).then(|| format!("{}.{whole}", name.singular())),
+            ..scope(&name, &module)
         };
         let mut files = vec![(format!("src/api/{version}/{module}.rs"), ty.source.clone())];
         let crd = format!("{whole}_{plural}.yaml");
         if let Some(text) = self.crds.get(&crd) {
             files.push((format!("config/crd/bases/{crd}"), text.clone()));
         }
-        let ours = format!("config/samples/{group}_{version}_{module}.yaml");
+        let ours = format!("config/samples/{group}_{version}_{}.yaml", name.module());
         match fs::read_to_string(self.path.with_file_name("config").join("samples").join(resource.sample())) {
             Ok(text) => files.push((ours, text)),
             Err(_) => {
@@ -313,7 +316,7 @@ impl FromKubebuilder {
         create.plan(folder)?.write()?;
         let same = |other: &&Resource| other.group == *group && other.kind == *kind && other.version != *version;
         let others = self.project.resources.iter().filter(same).map(|other| &other.version);
-        let module = Kind::new(kind)?.module();
+        let module = project::Project::of(folder)?.module(&Group::new(group)?, &Kind::new(kind)?);
         let krate = self.project.project_name.to_lowercase().replace('-', "_");
         let mut files = Vec::new();
         for spoke in others.filter(|other| named.is_empty() || named.contains(other)) {
@@ -332,9 +335,10 @@ impl Resource {
         self.webhooks.as_ref().is_some_and(|webhooks| webhooks.conversion)
     }
 
-    /// Returns the path of the type's source file.
-    fn source(&self) -> Option<String> {
-        Some(format!("src/api/{}/{}.rs", self.version, Kind::new(&self.kind).ok()?.module()))
+    /// Returns the path of the type's source file in the new project.
+    fn source(&self, project: &project::Project) -> Option<String> {
+        let module = project.module(&Group::new(&self.group).ok()?, &Kind::new(&self.kind).ok()?);
+        Some(format!("src/api/{}/{module}.rs", self.version))
     }
 
     fn named(&self) -> String {

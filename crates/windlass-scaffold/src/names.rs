@@ -97,11 +97,12 @@ impl Kind {
     /// Returns the name of the kind's files and modules: its singular, such as `cronjob` for `CronJob`. An underscore
     /// is appended if the name is taken: `webhook_` for `Webhook`.
     pub fn module(&self) -> String {
-        let mut module = self.singular();
-        if syn::parse_str::<syn::Ident>(&module).is_err() || MODULES.contains(&module.as_str()) || is_version(&module) {
-            module.push('_');
-        }
-        module
+        module(self.singular())
+    }
+
+    /// Returns the name of the kind's files and modules if a kind of another group has the usual one: `net_website`.
+    pub(crate) fn module_in(&self, group: &Group) -> String {
+        module(format!("{}_{}", group.0.replace('-', "_"), self.singular()))
     }
 
     /// Returns the singular, as used by the API: `httproute`.
@@ -119,6 +120,14 @@ impl Kind {
             _ => format!("{singular}s"),
         }
     }
+}
+
+/// Appends an underscore to the name of a module if it is taken.
+fn module(mut name: String) -> String {
+    if syn::parse_str::<syn::Ident>(&name).is_err() || MODULES.contains(&name.as_str()) || is_version(&name) {
+        name.push('_');
+    }
+    name
 }
 
 fn is_label(name: &str) -> bool {
@@ -174,6 +183,14 @@ mod tests {
         ] {
             let kind = Kind::new(kind).unwrap();
             assert_eq!((kind.module().as_str(), kind.plural().as_str()), (module, plural));
+        }
+        for (group, kind, module) in [
+            ("net", "Website", "net_website"),
+            ("cert-manager", "Certificate", "cert_manager_certificate"),
+            ("net", "Type", "net_type"),
+            ("serde", "Json", "serde_json_"),
+        ] {
+            assert_eq!(Kind::new(kind).unwrap().module_in(&Group::new(group).unwrap()), module);
         }
     }
 }

@@ -58,6 +58,9 @@ pub(crate) struct Resource {
     pub(crate) external: bool,
     pub(crate) group: String,
     pub(crate) kind: String,
+    /// The name of the kind's files and modules, if it is not the usual one, because another group has that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) module: Option<String>,
     /// The module of the type.
     pub(crate) path: String,
     pub(crate) plural: String,
@@ -79,7 +82,7 @@ pub(crate) struct Api {
 impl Resource {
     /// Returns the name of the kind's files and modules.
     pub(crate) fn module(&self) -> String {
-        Kind::new(&self.kind).map(|kind| kind.module()).unwrap_or_default()
+        self.module.clone().unwrap_or_else(|| Kind::new(&self.kind).map(|kind| kind.module()).unwrap_or_default())
     }
 }
 
@@ -177,14 +180,22 @@ impl Project {
             .find(|existing| (existing.group.as_str(), existing.version.as_str(), existing.kind.as_str()) == wanted)
     }
 
-    /// Returns an error if another group has a kind with the same module name.
-    pub(crate) fn no_namesake(&self, what: &str, group: &Group, kind: &Kind) -> Result<(), Error> {
+    /// Returns the name of a kind's files and modules: the kind's own, unless another group has it already.
+    pub(crate) fn module(&self, group: &Group, kind: &Kind) -> String {
+        let same = |existing: &&Resource| existing.group == group.as_str() && existing.kind == kind.as_str();
+        if let Some(existing) = self.resources.iter().find(same) {
+            return existing.module();
+        }
         let module = kind.module();
-        let same = |existing: &&Resource| existing.module() == module && existing.group != group.as_str();
-        let Some(other) = self.resources.iter().find(same) else { return Ok(()) };
-        let Resource { kind, group, .. } = other;
-        let needs = format!("{kind} is in group {group}: a kind is also a module name, so it can be in one group only");
-        Err(Error::Needs { what: what.to_owned(), needs })
+        let is_taken = self.resources.iter().any(|existing| existing.module() == module);
+        if is_taken { kind.module_in(group) } else { module }
+    }
+
+    /// Returns the modules of the kinds with the same name in other groups.
+    pub(crate) fn namesakes(&self, group: &Group, kind: &Kind) -> Vec<String> {
+        let others = self.resources.iter();
+        let others = others.filter(|other| other.group != group.as_str() && other.kind == kind.as_str());
+        others.map(Resource::module).collect()
     }
 
     /// Returns the versions of a kind that the project defines.

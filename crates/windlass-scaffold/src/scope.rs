@@ -169,10 +169,10 @@ pub(crate) fn refusal(kind: &Kind) -> Option<String> {
     })
 }
 
-/// Returns the kind's names for templates.
-pub(crate) fn scope(kind: &Kind) -> Value {
-    let (name, module) = (kind.as_str(), kind.module());
-    let variable = if LOCALS.contains(&module.as_str()) { "object" } else { &module };
+/// Returns the kind's names for templates. `module` is its module in the project.
+pub(crate) fn scope(kind: &Kind, module: &str) -> Value {
+    let (name, variable) = (kind.as_str(), kind.module());
+    let variable = if LOCALS.contains(&variable.as_str()) { "object".to_owned() } else { variable };
     if TAKEN.contains(&name) {
         context! { ty => format!("{module}::{name}"), imported => "self", member => "", variable }
     } else {
@@ -288,7 +288,8 @@ mod tests {
     #[test]
     fn a_kind_is_called_by_its_module_where_its_name_is_taken() {
         let called = |name: &str| {
-            let scope = scope(&Kind::new(name).unwrap());
+            let kind = Kind::new(name).unwrap();
+            let scope = scope(&kind, &kind.module());
             let value = |name| scope.get_attr(name).unwrap().to_string();
             format!("{} {} {}", value("ty"), value("imported"), value("variable"))
         };

@@ -11,7 +11,7 @@ use syn::{Expr, ExprMethodCall, Item, Stmt, spanned::Spanned as _, visit::Visit}
 
 pub(crate) use self::{
     attribute::{has_flag, with_flag},
-    returned::{with_call, with_definition},
+    returned::{Definition, with_call, with_definition},
 };
 use crate::{Error, format::as_formatted};
 

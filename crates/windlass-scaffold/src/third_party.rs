@@ -63,6 +63,16 @@ pub(crate) fn is_core(group: &Group) -> bool {
     CORE.iter().any(|(name, _)| *name == group.as_str())
 }
 
+/// Adds a controller to the program.
+pub(crate) fn declare_controller(changes: &mut Changes, krate: &str, module: &str) -> Result<(), Error> {
+    changes.edit("src/controller.rs", |path, text| with_module(path, text, module))?;
+    changes.edit("src/main.rs", |path, text| {
+        with_statement(path, text, "run", |manager| {
+            format!("{manager}.add({krate}::controller::{module}::controller());")
+        })
+    })
+}
+
 impl External {
     pub(crate) fn new(path: &str, domain: &str) -> Result<Self, Error> {
         let expected = "the module of the type, such as crate::certificates, which `windlass import` creates";
@@ -77,16 +87,20 @@ impl External {
 impl ThirdPartyKind<'_> {
     /// Computes the changes to the project.
     pub(crate) fn plan(&self, mut project: Project, folder: &Path) -> Result<Changes, Error> {
-        let (module, plural) = (self.kind.module(), self.plural());
+        let plural = self.plural();
         let resource = self.recorded(&project, &plural)?;
-        let krate = project.krate();
+        let module = resource.module();
+        let (krate, group) = (project.krate(), self.group_name());
+        let api_group = if group.is_empty() { "core" } else { &group };
+        let controller_name = (module != self.kind.module()).then(|| format!("{}.{api_group}", self.kind.singular()));
         let ty = format!("{}::{}", resource.path, self.kind);
         let values = context! {
             project => project.project_name,
             krate,
-            group => self.group_name(),
+            group,
             kind => self.kind.as_str(),
             module,
+            controller_name,
             plural,
             ty_outside => ty.replacen("crate::", &format!("{krate}::"), 1),
             ty,
@@ -94,14 +108,8 @@ impl ThirdPartyKind<'_> {
         };
         let mut changes = Changes::of(folder, self.overwrite);
         create(&mut changes, FILES, &values)?;
-        changes.edit("src/controller.rs", |path, text| with_module(path, text, &module))?;
-        changes.edit("src/main.rs", |path, text| {
-            with_statement(path, text, "run", |manager| {
-                format!("{manager}.add({krate}::controller::{module}::controller());")
-            })
-        })?;
-        let group = self.group_name();
-        let rule = rule(if group.is_empty() { "core" } else { &group }, &plural, "list,watch");
+        declare_controller(&mut changes, &krate, &module)?;
+        let rule = rule(api_group, &plural, "list,watch");
         grant(&mut changes, &values, &format!("crate::controller::{module}::RULES"), &[rule])?;
         project.put(resource);
         project.write(&mut changes)?;
@@ -130,7 +138,6 @@ impl ThirdPartyKind<'_> {
     fn recorded(&self, project: &Project, plural: &str) -> Result<Resource, Error> {
         let Self { group, version, kind, .. } = self;
         let what = format!("{group}/{version}, {kind}");
-        project.no_namesake(&what, group, kind)?;
         let existing = project.resource(group, version, kind);
         if self.overwrite == Overwrite::Never && existing.is_some_and(|existing| existing.controller) {
             return Err(Error::Exists(format!("the controller of {what}")));
@@ -139,6 +146,7 @@ impl ThirdPartyKind<'_> {
             Some(external) => external.path.clone(),
             None => format!("windlass::k8s::{group}::{version}"),
         };
+        let module = project.module(group, kind);
         Ok(Resource {
             api: None,
             controller: true,
@@ -147,6 +155,7 @@ impl ThirdPartyKind<'_> {
             external: self.external.is_some(),
             group: group.to_string(),
             kind: kind.to_string(),
+            module: Some(module).filter(|module| *module != kind.module()),
             path,
             plural: plural.to_owned(),
             version: version.to_string(),

@@ -94,7 +94,7 @@ impl CreateWebhook {
         let (resource, namespaced) = self.recorded(&project)?;
         let spokes = self.spokes(&project)?;
         let group = project.qualified(&self.group);
-        let (module, plural, krate) = (self.kind.module(), resource.plural.clone(), project.krate());
+        let (module, plural, krate) = (resource.module(), resource.plural.clone(), project.krate());
         let path = |verb| {
             let singular = self.kind.singular();
             format!("/{verb}-{}-{}-{singular}", group.replace('.', "-"), self.version)
@@ -121,7 +121,7 @@ impl CreateWebhook {
             mutate,
             validate,
             paths,
-            ..scope(&self.kind)
+            ..scope(&self.kind, &module)
         };
         let mut changes = Changes::of(folder, self.overwrite);
         for template in SHARED {
@@ -150,7 +150,7 @@ impl CreateWebhook {
             }
         }
         if !spokes.is_empty() {
-            convert(&mut changes, &self.kind, &spokes, &values)?;
+            convert(&mut changes, &self.kind, &module, &spokes, &values)?;
             serve(&mut changes, &format!("{module}_conversion"))?;
             inject_ca(&mut changes, |certificates| format!("{module}_conversion::inject_ca({certificates})"))?;
         }

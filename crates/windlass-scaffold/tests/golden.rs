@@ -5,7 +5,9 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use tempfile::TempDir;
-use windlass_scaffold::{Changes, CreateApi, CreateWebhook, Edit, Error, Init, Overwrite, Switch, Windlass};
+use windlass_scaffold::{
+    Changes, CreateApi, CreateWebhook, Edit, Error, FromKubebuilder, ImportedType, Init, Overwrite, Switch, Windlass,
+};
 
 /// Creates a folder with the project website-operator.
 fn project() -> TempDir {
@@ -168,15 +170,54 @@ fn a_third_version_becomes_a_spoke_beside_the_second() {
 }
 
 #[test]
-fn several_groups_go_together_and_a_kind_is_in_one_of_them() {
+fn several_groups_go_together() {
     let folder = project();
     website().plan(folder.path()).unwrap().write().unwrap();
     CreateApi::new("net", "v1", "Gate").unwrap().plan(folder.path()).unwrap().write().unwrap();
     let manifests = fs::read_to_string(folder.path().join("src/manifests.rs")).unwrap();
     assert!(manifests.contains("v1::website::Website") && manifests.contains("v1::gate::Gate"), "{manifests}");
     assert!(folder.path().join("config/crd/bases/net.example.com_gates.yaml").exists());
-    let words = refused(folder.path(), |folder| CreateApi::new("net", "v1", "Website").unwrap().plan(folder));
-    assert!(words.contains("Website is in group shop: a kind is also a module name"), "{words}");
+}
+
+#[test]
+fn kind_of_the_same_name_in_another_group_gets_its_own_names() {
+    let folder = project();
+    website().plan(folder.path()).unwrap().write().unwrap();
+    let of_net = |version| CreateApi::new("net", version, "Website").unwrap();
+    let changes = of_net("v1").plan(folder.path()).unwrap();
+    assert_golden("create-namesake.diff", &changes);
+    changes.write().unwrap();
+    let before = tree(folder.path());
+
+    // Versions and webhooks of one group leave the files of the other unchanged.
+    of_net("v1beta1").plan(folder.path()).unwrap().write().unwrap();
+    let hooks = || CreateWebhook::new("net", "v1", "Website").unwrap().defaulting(true).validation(true).conversion();
+    let changes = hooks().plan(folder.path()).unwrap();
+    assert_golden("create-namesake-webhook.diff", &changes);
+    changes.write().unwrap();
+    let read = |path: &str| fs::read_to_string(folder.path().join(path)).unwrap();
+    for path in ["src/api/v1/website.rs", "src/controller/website.rs", "config/rbac/website_editor_role.yaml"] {
+        assert_eq!(before[path], read(path), "{path}");
+    }
+    let manifests = read("src/manifests.rs");
+    assert!(manifests.contains(".kind::<crate::api::v1::website::Website>()"), "{manifests}");
+    assert!(manifests.contains(".definition(net_website())"), "{manifests}");
+
+    older().plan(folder.path()).unwrap().write().unwrap();
+    conversion().plan(folder.path()).unwrap().write().unwrap();
+    let manifests = read("src/manifests.rs");
+    assert!(
+        manifests.contains(".definition(website())") && manifests.contains(".definition(net_website())"),
+        "{manifests}"
+    );
+    for again in [
+        website().controller(true).overwrite(Overwrite::Force).plan(folder.path()),
+        of_net("v1").controller(true).overwrite(Overwrite::Force).plan(folder.path()),
+        of_net("v1beta1").overwrite(Overwrite::Force).plan(folder.path()),
+        hooks().overwrite(Overwrite::Force).plan(folder.path()),
+    ] {
+        assert_eq!(again.unwrap().diff(), "");
+    }
 }
 
 #[test]
@@ -199,8 +240,69 @@ fn built_in_and_third_party_kinds_get_controllers() {
     let words = refused(folder.path(), |folder| none.plan(folder));
     assert!(words.ends_with("only a controller can be created for a kind of another project"), "{words}");
     assert!(certificates().external("certificates.rs", "io").is_err());
-    let words = refused(folder.path(), |folder| CreateApi::new("net", "v1", "Deployment").unwrap().plan(folder));
-    assert!(words.contains("Deployment is in group apps"), "{words}");
+}
+
+#[test]
+fn controllers_of_kinds_of_the_same_name_have_different_names() {
+    let folder = project();
+    let read = |path: &str| fs::read_to_string(folder.path().join(path)).unwrap();
+    CreateApi::new("apps", "v1", "Deployment").unwrap().resource(false).plan(folder.path()).unwrap().write().unwrap();
+    CreateApi::new("net", "v1", "Deployment").unwrap().plan(folder.path()).unwrap().write().unwrap();
+    let certificates = CreateApi::new("cert-manager", "v1", "Deployment").unwrap();
+    let certificates = certificates.external("crate::certificates", "io").unwrap();
+    certificates.plan(folder.path()).unwrap().write().unwrap();
+    assert!(!read("src/controller/deployment.rs").contains(".named("));
+    for (module, name) in [
+        ("net_deployment", r#".named("deployment.net.example.com")"#),
+        ("cert_manager_deployment", r#".named("deployment.cert-manager.io")"#),
+    ] {
+        let controller = read(&format!("src/controller/{module}.rs"));
+        assert!(controller.contains(name), "{controller}");
+        assert!(read("PROJECT").contains(&format!("  module: {module}\n")), "{}", read("PROJECT"));
+        assert!(read("src/main.rs").contains(&format!("controller::{module}::controller()")));
+    }
+    let again = certificates.overwrite(Overwrite::Force).plan(folder.path()).unwrap();
+    assert_eq!(again.diff(), "");
+}
+
+#[test]
+fn kubebuilder_kinds_of_the_same_name_are_imported_separately() {
+    let go = tempfile::tempdir().unwrap();
+    let path = go.path().join("PROJECT");
+    let resource = |group: &str| {
+        format!(
+            "- api: {{crdVersion: v1, namespaced: true}}\n  controller: true\n  domain: example.com\n  group: {group}\n  \
+             kind: Captain\n  version: v1\n  webhooks: {{defaulting: true, webhookVersion: v1}}\n"
+        )
+    };
+    let resources = ["crew", "port"].map(resource).concat();
+    let head =
+        "domain: example.com\nlayout: [go.kubebuilder.io/v4]\nmultigroup: true\nprojectName: fleet\nversion: '3'\n";
+    fs::write(&path, format!("{head}resources:\n{resources}")).unwrap();
+    let ty = |group: &str| ImportedType {
+        group: format!("{group}.example.com"),
+        version: "v1".to_owned(),
+        kind: "Captain".to_owned(),
+        source: format!("//! The captains of {group}.\n"),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let import = FromKubebuilder::read(&path).unwrap().types(["crew", "port"].map(ty));
+    let plan = import.plan(folder.path()).unwrap();
+    assert!(!plan.left.iter().any(|left| left.contains("skipped")), "{:?}", plan.left);
+    plan.changes.write().unwrap();
+    let read = |path: &str| fs::read_to_string(folder.path().join(path)).unwrap();
+    assert_eq!(read("src/api/v1/captain.rs"), "//! The captains of crew.\n");
+    assert_eq!(read("src/api/v1/port_captain.rs"), "//! The captains of port.\n");
+    for (module, named) in [("captain", false), ("port_captain", true)] {
+        let controller = read(&format!("src/controller/{module}.rs"));
+        assert_eq!(controller.contains(r#".named("captain.port.example.com")"#), named, "{controller}");
+        let path = format!("use crate::api::v1::{module}::Captain;");
+        assert!(
+            controller.contains(&path) && read(&format!("src/webhook/{module}.rs")).contains(&path),
+            "{controller}"
+        );
+        assert!(read("src/webhook.rs").contains(&format!("= {module}::register(webhooks);")));
+    }
 }
 
 #[test]

@@ -39,6 +39,7 @@
 //! budget          the memory that each connection holds, and its limits
 //! metrics         the metrics of the server
 //! warning         warnings in responses
+//! trace_context   the trace context of a request
 //! ```
 //!
 //! [`Server`] is the entry point:
@@ -99,6 +100,7 @@ mod trust;
 mod budget;
 mod metrics;
 mod warning;
+mod trace_context;
 
 pub use self::{
     admission::PodAccounts,

@@ -25,6 +25,7 @@ use crate::{
     identity::User,
     resource::{Conversions, Item, ResourceInfo, ResourceTable, Target, WriteContext},
     storage::{CommitError, Revision, Storage, StorageError, StoredValue},
+    trace_context::TraceContext,
     warning::Warnings,
     watch_cache::WatchCache,
 };
@@ -106,6 +107,7 @@ pub(crate) struct WriteParams {
     pub(crate) warnings: Warnings,
     /// The user who sends the write; the default user for writes from within the server.
     pub(crate) user: Arc<User>,
+    pub(crate) trace: TraceContext,
     /// The conversions of the object to other versions that are known so far.
     pub(crate) conversions: Conversions,
 }
@@ -128,8 +130,13 @@ pub(crate) enum ResponseBody {
 impl WriteParams {
     /// Returns the write's user and options for admission.
     pub(crate) fn context(&self, target: &Target) -> RequestContext {
-        let name = target.name().to_owned();
-        RequestContext { user: self.user.clone(), dry_run: self.dry_run, warnings: self.warnings.clone(), name }
+        RequestContext {
+            user: self.user.clone(),
+            dry_run: self.dry_run,
+            warnings: self.warnings.clone(),
+            trace: self.trace.clone(),
+            name: target.name().to_owned(),
+        }
     }
 }
 
@@ -141,6 +148,7 @@ impl Default for WriteParams {
             field_manager: "unknown".to_owned(),
             warnings: Warnings::default(),
             user: Arc::default(),
+            trace: TraceContext::default(),
             conversions: Conversions::default(),
         }
     }

@@ -20,7 +20,7 @@ use tokio::{net::TcpStream, time};
 use tokio_rustls::TlsConnector;
 use windlass_api::{BoxError, ErrorChain};
 
-use crate::{object::Tree, trust::Bundle};
+use crate::{object::Tree, trace_context::TraceContext, trust::Bundle};
 
 mod config;
 
@@ -36,6 +36,8 @@ pub(crate) struct Call<'c> {
     pub(crate) config: &'c Value,
     pub(crate) timeout: Duration,
     pub(crate) user_agent: &'static str,
+    /// The trace context that the webhook receives.
+    pub(crate) trace: Option<&'c TraceContext>,
 }
 
 /// The error for a failed call, in kube-apiserver's words.
@@ -89,12 +91,15 @@ impl Call<'_> {
         let name = ServerName::try_from(endpoint.host.clone())?;
         let stream = TlsConnector::from(Arc::new(tls)).connect(name, stream).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        let request = Request::post(&endpoint.path)
+        let mut request = Request::post(&endpoint.path)
             .header(header::HOST, &endpoint.host)
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "application/json")
             .header(header::USER_AGENT, self.user_agent)
             .body(Full::new(Bytes::from(review.to_string())))?;
+        if let Some(trace) = self.trace {
+            trace.add_to(request.headers_mut());
+        }
         let answer = async {
             let answer = sender.send_request(request).await?;
             let code = answer.status();

@@ -66,23 +66,21 @@ pub(super) fn reconciled(walkthrough: &mut Walkthrough) -> Result<usize> {
 
 fn ask(walkthrough: &mut Walkthrough, kubectl: &Kubectl) -> Result {
     kubectl.says(walkthrough, &["apply", "--kustomize", "config/samples"], "website-sample")?;
-    kubectl.says(
-        walkthrough,
-        &["wait", "--for=condition=Ready", "--timeout=180s", "website/website-sample"],
-        "condition met",
-    )?;
-    kubectl.says(
-        walkthrough,
-        &["wait", "--for=condition=Ready", "--timeout=180s", "httpgate/httpgate-sample"],
-        "condition met",
-    )?;
+    for sample in [
+        "websites.shop.example.com/website-sample",
+        "websites.net.example.com/website-sample",
+        "httpgate/httpgate-sample",
+    ] {
+        let arguments = ["wait", "--for=condition=Ready", "--timeout=180s", sample];
+        kubectl.says(walkthrough, &arguments, "condition met")?;
+    }
 
     let begun = Instant::now();
     let output = kubectl.run(walkthrough, &["apply", "--filename", "-"], HOME)?;
     expect("kubectl apply", &output, true, "website.shop.example.com/home created")?;
     walkthrough.typed(begun, "kubectl apply --filename - <<END");
     let label = r"jsonpath={.metadata.labels.app\.kubernetes\.io/managed-by}";
-    kubectl.says(walkthrough, &["get", "website", "home", "--output", label], "website-operator")?;
+    kubectl.says(walkthrough, &["get", "websites.shop.example.com", "home", "--output", label], "website-operator")?;
 
     let begun = Instant::now();
     let long_name = HOME.replace("name: home", &format!("name: {}", "x".repeat(53)));

@@ -24,16 +24,22 @@ pub(crate) fn with_call(path: &Path, text: &str, function: &str, call: &str) -> 
     Ok(as_formatted(text, format!("{before}\n        {call}{after}")))
 }
 
+/// A version of a kind in the manifests.
+pub(crate) struct Definition<'a> {
+    /// The name of the function for all versions.
+    pub(crate) function: &'a str,
+    pub(crate) kind: &'a str,
+    /// The path of the type.
+    pub(crate) version: &'a str,
+    /// The modules of kinds with the same name in other groups.
+    pub(crate) namesakes: &'a [String],
+}
+
 /// Adds a version of a kind to the manifests. The first version is added as `.kind::<T>()` to the expression that
 /// `manifests` returns. For a second version, the kind gets its own function, which returns a `CrdBuilder` of all
 /// versions.
-pub(crate) fn with_definition(
-    path: &Path,
-    text: &str,
-    function: &str,
-    kind: &str,
-    version: &str,
-) -> Result<String, Error> {
+pub(crate) fn with_definition(path: &Path, text: &str, definition: &Definition<'_>) -> Result<String, Error> {
+    let Definition { function, kind, version, namesakes } = definition;
     let file = parse(path, text)?;
     if compact(file.to_token_stream()).contains(&format!("::<{version}>")) {
         return Ok(text.to_owned());
@@ -41,7 +47,7 @@ pub(crate) fn with_definition(
     if returned(&file, function).is_some() {
         return with_call(path, text, function, &format!(".and::<{version}>()"));
     }
-    let mut first = FirstVersion { kind, found: None };
+    let mut first = FirstVersion { kind, namesakes, found: None };
     if let Some(returned) = returned(&file, "manifests") {
         first.visit_expr(returned);
     }
@@ -71,14 +77,24 @@ fn returned<'a>(file: &'a syn::File, function: &str) -> Option<&'a Expr> {
 /// Searches for `.kind::<T>()` where T is the kind. Finds the position of the call without its dot, and T.
 struct FirstVersion<'a> {
     kind: &'a str,
+    namesakes: &'a [String],
     found: Option<(std::ops::Range<usize>, String)>,
+}
+
+impl FirstVersion<'_> {
+    /// Reports whether the path of a type names the kind, and no kind of another group.
+    fn is_version(&self, path: &str) -> bool {
+        let mut segments = path.rsplit("::");
+        let is_kind = segments.next() == Some(self.kind);
+        is_kind && !segments.next().is_some_and(|module| self.namesakes.iter().any(|other| other == module))
+    }
 }
 
 impl Visit<'_> for FirstVersion<'_> {
     fn visit_expr_method_call(&mut self, call: &ExprMethodCall) {
         let named = call.turbofish.as_ref().map(|generics| compact(generics.args.to_token_stream()));
         match named {
-            Some(named) if call.method == "kind" && named.rsplit("::").next() == Some(self.kind) => {
+            Some(named) if call.method == "kind" && self.is_version(&named) => {
                 self.found = Some((call.method.span().byte_range().start..call.span().byte_range().end, named));
             }
             _ => syn::visit::visit_expr_method_call(self, call),
@@ -104,8 +120,9 @@ mod tests {
     #[test]
     fn kind_with_versions_gets_one_function_without_duplicates() {
         let add = |text: &str, version: &str| {
-            with_definition(Path::new("src/manifests.rs"), text, "site", "Site", &format!("a::{version}::Site"))
-                .unwrap()
+            let version = format!("a::{version}::Site");
+            let site = Definition { function: "site", kind: "Site", version: &version, namesakes: &[] };
+            with_definition(Path::new("src/manifests.rs"), text, &site).unwrap()
         };
         let none = "fn manifests() -> M {\n    M::new() // mine\n}\n";
         let one = add(none, "v1");
@@ -120,5 +137,27 @@ mod tests {
         for version in ["v1", "v2", "v3"] {
             assert_eq!(add(&three, version), three);
         }
+    }
+
+    #[test]
+    fn kinds_of_the_same_name_keep_their_versions_apart() {
+        let add = |text: &str, module: &str, version: &str| {
+            let namesakes = ["site", "net_site"].map(str::to_owned).into_iter().filter(|other| other != module);
+            let (namesakes, version) = (namesakes.collect::<Vec<_>>(), format!("a::{version}::{module}::Site"));
+            let site = Definition { function: module, kind: "Site", version: &version, namesakes: &namesakes };
+            with_definition(Path::new("src/manifests.rs"), text, &site).unwrap()
+        };
+        let one = add("fn manifests() -> M {\n    M::new() // mine\n}\n", "site", "v1");
+        let two = add(&one, "net_site", "v1");
+        assert!(
+            two.contains(".kind::<a::v1::site::Site>()") && two.contains(".kind::<a::v1::net_site::Site>()"),
+            "{two}"
+        );
+        let three = add(&two, "net_site", "v2");
+        assert!(three.contains(".kind::<a::v1::site::Site>()") && three.contains(".definition(net_site())"), "{three}");
+        assert!(three.contains("::of::<a::v1::net_site::Site>().and::<a::v2::net_site::Site>()"), "{three}");
+        let four = add(&three, "site", "v2");
+        assert!(four.contains("::of::<a::v1::site::Site>().and::<a::v2::site::Site>()"), "{four}");
+        assert!(!four.contains(".kind::<"), "{four}");
     }
 }

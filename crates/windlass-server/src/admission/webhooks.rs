@@ -143,7 +143,7 @@ async fn call_webhook(
     };
     let uid = registry.entropy().uuid();
     let review = review(version, &uid, invocation, write).await?;
-    let answer = match call(hook, version, &uid, &review).await {
+    let answer = match call(hook, version, &uid, &review, &write.context.trace).await {
         Ok(answer) => answer,
         Err(failure) => return hook.failed(&failure).map(|()| None),
     };

@@ -26,6 +26,7 @@ use crate::{
     reviews::{self, ReviewContext},
     state::State,
     table::{self, IncludeObject},
+    trace_context::TraceContext,
 };
 
 /// The requested operation.
@@ -158,7 +159,8 @@ async fn connect(
         }
         let options = connection.options(&exchange.query, &exchange.info.passed_path())?;
         let (user, warnings, name) = (exchange.user.clone(), exchange.warnings.clone(), path.name.clone());
-        let context = registry::RequestContext { user, warnings, name, ..registry::RequestContext::default() };
+        let trace = TraceContext::of(&exchange.headers);
+        let context = registry::RequestContext { user, warnings, trace, name, ..registry::RequestContext::default() };
         registry.admit_connection(&target, options, context).await?;
     }
     let EmptyResponse = connection.connect(registry, &target, &exchange.query).await?;
@@ -380,6 +382,7 @@ impl Request<'_> {
             field_manager: options.field_manager,
             warnings: self.exchange.warnings.clone(),
             user: self.exchange.user.clone(),
+            trace: TraceContext::of(&self.exchange.headers),
             conversions: Conversions::default(),
         }
     }
@@ -408,8 +411,9 @@ impl Request<'_> {
     }
 
     fn with_caller(&self, params: DeleteParams) -> DeleteParams {
-        let Exchange { user, warnings, .. } = self.exchange;
-        DeleteParams { user: user.clone(), warnings: warnings.clone(), ..params }
+        let Exchange { user, warnings, headers, .. } = self.exchange;
+        let trace = TraceContext::of(headers);
+        DeleteParams { user: user.clone(), warnings: warnings.clone(), trace, ..params }
     }
 
     fn written(&self, renderer: &Renderer, written: Written) -> Result<Response<Body>, Failure> {

@@ -14,6 +14,7 @@ use crate::{
     identity::User,
     object::Tree,
     resource::{ResourceInfo, SubresourceInfo, Target},
+    trace_context::TraceContext,
     warning::Warnings,
 };
 
@@ -75,6 +76,8 @@ pub(crate) struct RequestContext {
     pub(crate) dry_run: DryRun,
     /// Warnings for the client. They are sent even if the write fails.
     pub(crate) warnings: Warnings,
+    /// The trace context of the request, for webhooks.
+    pub(crate) trace: TraceContext,
     /// The name in the path. Empty if the request has none because the name will be generated.
     pub(crate) name: String,
 }

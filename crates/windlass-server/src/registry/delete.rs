@@ -17,6 +17,7 @@ use crate::{
     registry::{Attributes, Operation, RequestContext},
     resource::ResourceInfo,
     storage::{Change, CommitError, Expect, StoredValue},
+    trace_context::TraceContext,
     warning::Warnings,
 };
 use crate::{
@@ -41,6 +42,7 @@ pub(crate) struct DeleteParams {
     pub(crate) user: Arc<User>,
     /// Collects the warnings for the client, even if the deletion fails.
     pub(crate) warnings: Warnings,
+    pub(crate) trace: TraceContext,
     pub(crate) admission: AdmissionState,
 }
 
@@ -76,6 +78,7 @@ impl DeleteParams {
             user: self.user.clone(),
             dry_run: self.dry_run,
             warnings: self.warnings.clone(),
+            trace: self.trace.clone(),
             name: target.name().to_owned(),
         }
     }

@@ -10,6 +10,7 @@ use windlass_api::Status;
 use super::hook::Hook;
 use crate::{
     object::Tree,
+    trace_context::TraceContext,
     webhook::{Call, CallError},
 };
 
@@ -44,8 +45,19 @@ impl fmt::Display for Failure {
 }
 
 /// Sends a review and verifies the response.
-pub(super) async fn call(hook: &Hook, version: &str, uid: &str, review: &Value) -> Result<Answer, Failure> {
-    let call = Call { config: hook.client_config(), timeout: hook.timeout(), user_agent: "kube-apiserver-admission" };
+pub(super) async fn call(
+    hook: &Hook,
+    version: &str,
+    uid: &str,
+    review: &Value,
+    trace: &TraceContext,
+) -> Result<Answer, Failure> {
+    let call = Call {
+        config: hook.client_config(),
+        timeout: hook.timeout(),
+        user_agent: "kube-apiserver-admission",
+        trace: Some(trace),
+    };
     let answer = call.post(review).await.map_err(|error| match error {
         CallError::NoEndpoint(why) => Failure::other(format!("could not get REST client: {why}")),
         error @ CallError::Failed { .. } => Failure::other(format!("failed to call webhook: {error}")),

@@ -149,6 +149,7 @@ pub(super) fn deletion(eviction: &Value, params: &WriteParams) -> Result<DeleteP
         dry_run: if dry_run { DryRun::All } else { DryRun::No },
         user: params.user.clone(),
         warnings: params.warnings.clone(),
+        trace: params.trace.clone(),
         admission: AdmissionState::Granted,
     })
 }
