@@ -49,6 +49,8 @@ var served = map[string]bool{
 	"scheduling.k8s.io/v1": true, "certificates.k8s.io/v1": true, "resource.k8s.io/v1": true,
 	"flowcontrol.apiserver.k8s.io/v1": true, "authentication.k8s.io/v1": true, "authorization.k8s.io/v1": true,
 	"admission.k8s.io/v1": true, "meta.k8s.io/v1": true,
+	// Since 1.37.
+	"storagemigration.k8s.io/v1": true,
 }
 
 // Types in requests and responses that are in no scheme under these names.

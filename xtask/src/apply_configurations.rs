@@ -3,7 +3,7 @@
 //!
 //! The output is a table in Rust: a macro call per type, with a line per field. The macros are in
 //! windlass-apply-configurations. The table contains the kinds that can be patched, and the structs of their fields. Types
-//! that older minor versions of k8s-openapi do not have are gated by its `k8s_if_ge_…` macros.
+//! that older or newer minor versions of k8s-openapi do not have are gated by its `k8s_if_…` macros.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,10 @@ use serde_json::Value;
 
 use crate::{
     Result,
-    clientset::{self, minors::Minors},
+    clientset::{
+        self,
+        minors::{Minors, Span},
+    },
     generated::{self, Mode},
     required::{self, Schemas},
     upstream,
@@ -60,8 +63,8 @@ struct Module<'t> {
 struct Struct<'t> {
     name: &'t str,
     is_kind: bool,
-    /// The first minor version of Kubernetes with this type; `None` if all supported ones have it.
-    since: Option<u32>,
+    /// The minor versions of Kubernetes with this type.
+    span: Span,
     /// The name in JSON, the name in Rust, and the type of each field.
     fields: Vec<(&'t str, String, String)>,
 }
@@ -78,7 +81,7 @@ pub(crate) fn run(mode: Mode) -> Result {
     let minors = Minors::of_workspace()?;
     for Module { source, structs } in modules.values_mut() {
         for part in structs {
-            part.since = minors.since(source, part.name)?;
+            part.span = minors.span(source, part.name)?;
         }
     }
     let source = clientset::formatted(&render(&modules))?;
@@ -134,7 +137,7 @@ fn modules<'t>(schemas: &'t Schemas<'_>, kinds: &BTreeSet<(&str, &str, &str)>) -
         }
         let module = modules.entry((group, version)).or_default();
         module.source = source;
-        module.structs.push(Struct { name: short, is_kind, since: None, fields });
+        module.structs.push(Struct { name: short, is_kind, span: Span::default(), fields });
     }
     for module in modules.values_mut() {
         module.structs.sort_by_key(|part| (!part.is_kind, part.name));
@@ -216,27 +219,33 @@ impl Module<'_> {
     fn render(&self) -> String {
         let mut out = "        use crate::prelude::*;\n".to_owned();
         for part in &self.structs {
-            let Struct { name, is_kind, since, fields } = part;
+            let Struct { name, is_kind, span, fields } = part;
             let lines: String =
                 fields.iter().map(|(json, ident, ty)| format!("    {ident} {json:?} {ty},\n")).collect();
             let call = if *is_kind { "kind" } else { "part" };
-            out += &gated(since.filter(|_| *is_kind), &format!("{call}! {{ {name} {name}Apply\n{lines}}}\n"));
+            let span = if *is_kind { *span } else { Span::default() };
+            out += &gated(span, &format!("{call}! {{ {name} {name}Apply\n{lines}}}\n"));
         }
         let is_template =
             |part: &&Struct<'_>| part.fields.iter().any(|(name, _, ty)| *name == "metadata" && ty == "ObjectMeta");
         let templates: String =
             self.structs.iter().filter(is_template).map(|Struct { name, .. }| format!(" {name}Apply")).collect();
         if !templates.is_empty() {
-            out += &gated(None, &format!("template! {{{templates} }}\n"));
+            out += &gated(Span::default(), &format!("template! {{{templates} }}\n"));
         }
-        let gates: BTreeSet<Option<u32>> = self.structs.iter().map(|part| part.since).collect();
+        let gates: BTreeSet<Span> = self.structs.iter().map(|part| part.span).collect();
         for gate in gates {
             let list = |is_kind| {
-                let parts = self.structs.iter().filter(|part| part.since == gate && part.is_kind == is_kind);
+                let parts = self.structs.iter().filter(|part| part.span == gate && part.is_kind == is_kind);
                 let lines: String = parts.map(|Struct { name, .. }| format!("        {name} {name}Apply,\n")).collect();
                 if lines.is_empty() { "{}".to_owned() } else { format!("{{\n{lines}    }}") }
             };
-            let module = gate.map_or_else(|| "sources".to_owned(), |minor| format!("since_1_{minor}"));
+            let module = match gate {
+                Span { since: None, until: None } => "sources".to_owned(),
+                Span { since: Some(first), until: None } => format!("since_1_{first}"),
+                Span { since: None, until: Some(last) } => format!("until_1_{last}"),
+                Span { since: Some(first), until: Some(last) } => format!("since_1_{first}_until_1_{last}"),
+            };
             let (source, kinds, parts) = (&self.source, list(true), list(false));
             let lists = format!("    kinds {kinds}\n    parts {parts}\n");
             out += &gated(gate, &format!("sources! {{ {module} k8s_openapi::{source}\n{lists}}}\n"));
@@ -245,12 +254,17 @@ impl Module<'_> {
     }
 }
 
-/// Returns code that is compiled with this minor version and later ones only.
-fn gated(since: Option<u32>, code: &str) -> String {
+/// Returns code that is compiled with these minor versions only.
+fn gated(span: Span, code: &str) -> String {
+    let mut code = code.to_owned();
+    let last = span.until.map(|minor| ("le", minor));
+    let first = span.since.map(|minor| ("ge", minor));
+    for (comparison, minor) in last.into_iter().chain(first) {
+        let inner: String = code.lines().map(|line| format!("    {line}\n")).collect();
+        code = format!("k8s_openapi::k8s_if_{comparison}_1_{minor}! {{\n{inner}}}\n");
+    }
     let code: String = code.lines().map(|line| format!("        {line}\n")).collect();
-    let Some(minor) = since else { return format!("\n{code}") };
-    let code: String = code.lines().map(|line| format!("    {line}\n")).collect();
-    format!("\n        k8s_openapi::k8s_if_ge_1_{minor}! {{\n{code}        }}\n")
+    format!("\n{code}")
 }
 
 #[cfg(test)]
@@ -282,7 +296,7 @@ mod tests {
         let text = schemas();
         let schemas = required::parse(&text).unwrap();
         let mut modules = modules(&schemas, &kinds(DISCOVERY).unwrap()).unwrap();
-        modules.get_mut(&("x", "v1")).unwrap().structs[1].since = Some(34);
+        modules.get_mut(&("x", "v1")).unwrap().structs[1].span.since = Some(34);
         let source = render(&modules);
         for call in [
             "kind! { Kind KindApply\n            spec \"spec\" SpecApply,\n        }",

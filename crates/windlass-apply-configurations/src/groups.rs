@@ -3803,10 +3803,12 @@ pub mod resource {
         }
 
         k8s_openapi::k8s_if_ge_1_36! {
-            sources! { since_1_36 k8s_openapi::api::resource::v1
-                kinds {}
-                parts {
-                    NodeAllocatableResourceMapping NodeAllocatableResourceMappingApply,
+            k8s_openapi::k8s_if_le_1_36! {
+                sources! { since_1_36_until_1_36 k8s_openapi::api::resource::v1
+                    kinds {}
+                    parts {
+                        NodeAllocatableResourceMapping NodeAllocatableResourceMappingApply,
+                    }
                 }
             }
         }

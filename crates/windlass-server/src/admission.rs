@@ -29,7 +29,7 @@ mod service_accounts;
 mod webhooks;
 
 pub(crate) use self::{
-    certificates::{CertificateDecisions, CertificateSubjects},
+    certificates::{CertificateDecisions, CertificateSubjects, SignerPermissions},
     classes::{ClaimResize, DefaultClasses, PriorityClasses, RuntimeClasses},
     creation::CreateOnUpdate,
     escalation::NoEscalation,
@@ -60,7 +60,7 @@ pub(crate) fn chain(pod_accounts: PodAccounts, authorizer: Arc<Authorizer>) -> V
     if pod_accounts == PodAccounts::Required {
         chain.push(Arc::new(ServiceAccounts));
     }
-    let rest: [Arc<dyn Admission>; 11] = [
+    let rest: [Arc<dyn Admission>; 12] = [
         Arc::new(TaintNewNodes),
         Arc::new(PriorityClasses),
         Arc::new(PodDefaults),
@@ -69,6 +69,7 @@ pub(crate) fn chain(pod_accounts: PodAccounts, authorizer: Arc<Authorizer>) -> V
         Arc::new(ClaimResize),
         Arc::new(RuntimeClasses),
         Arc::new(CertificateDecisions(Arc::clone(&authorizer))),
+        Arc::new(SignerPermissions(Arc::clone(&authorizer))),
         Arc::new(CertificateSubjects),
         Arc::new(Webhooks::default()),
         Arc::new(NoEscalation(authorizer)),

@@ -18,7 +18,7 @@ use crate::{
 const LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
 
 /// Each group with its priority and the version priority of `v1`, as in kube-apiserver.
-const RANKS: [(&str, i64, i64); 20] = [
+const RANKS: [(&str, i64, i64); 21] = [
     ("", 18000, 1),
     ("apps", 17800, 15),
     ("events.k8s.io", 17750, 15),
@@ -39,6 +39,7 @@ const RANKS: [(&str, i64, i64); 20] = [
     ("discovery.k8s.io", 16200, 15),
     ("resource.k8s.io", 16200, 21),
     ("flowcontrol.apiserver.k8s.io", 16100, 21),
+    ("storagemigration.k8s.io", 15800, 15),
 ];
 /// The version priority of versions other than `v1`.
 const SECOND: i64 = 30;

@@ -47,6 +47,7 @@ mod batch;
 mod certificates;
 mod coordination;
 pub(crate) mod core;
+mod declared;
 mod discovery;
 mod dynamic_resources;
 mod events;
@@ -63,6 +64,7 @@ mod reviews;
 mod scheduling;
 mod selector;
 mod storage;
+mod storage_migration;
 mod workload;
 
 #[cfg(test)]
@@ -164,6 +166,7 @@ static GROUPS: &[(&str, &[Kind])] = &[
     ("resource.k8s.io", dynamic_resources::KINDS),
     ("scheduling.k8s.io", scheduling::KINDS),
     ("storage.k8s.io", storage::KINDS),
+    ("storagemigration.k8s.io", storage_migration::KINDS),
 ];
 
 /// The strategy of a built-in kind: its row, and the state that a row cannot have.
@@ -172,6 +175,8 @@ struct BuiltIn {
     kind: &'static Kind,
     /// The rules of the kind in its Kubernetes version.
     rules: Rules,
+    /// The defaults that older Kubernetes versions do not have.
+    newer_defaults: Option<fn(&mut Value)>,
     /// The rule of the scale subresource.
     scale: Option<ScaleRule>,
     /// The addresses and ports of services; `None` for other kinds.
@@ -254,12 +259,16 @@ impl BuiltIn {
         let rules = Rules {
             kubernetes: options.kubernetes,
             name: gates::name_rule(options.kubernetes, entry.group, entry.kind).unwrap_or(kind.rules.name),
+            generation: gates::generation(options.kubernetes, entry.group, entry.kind).unwrap_or(kind.rules.generation),
             gated_fields: gates::of_kind(entry.group, entry.kind),
+            disabled_pod_fields: gates::of_pods(options.kubernetes),
+            declared: declared::of_kind(options.kubernetes, entry.group, entry.kind),
             ..kind.rules.clone()
         };
         Self {
             kind,
             rules,
+            newer_defaults: gates::defaults(options.kubernetes, entry.group, entry.kind),
             scale: has_scale.then(ScaleRule::of_workloads),
             allocator: kind.rules.restores.then(allocator),
         }
@@ -281,6 +290,9 @@ impl Strategy for BuiltIn {
 
     fn default(&self, object: &mut Value) {
         (self.kind.default)(object);
+        if let Some(default) = self.newer_defaults {
+            default(object);
+        }
     }
 
     fn prepare_create(&self, object: &mut Value, write: &WriteContext<'_>) {

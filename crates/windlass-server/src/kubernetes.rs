@@ -33,6 +33,8 @@ pub enum KubernetesVersion {
     /// Kubernetes 1.36.
     #[default]
     V1_36,
+    /// Kubernetes 1.37.
+    V1_37,
 }
 
 /// The error for a text that names no [`KubernetesVersion`].
@@ -45,7 +47,7 @@ pub struct UnknownKubernetesVersion {
 
 impl KubernetesVersion {
     /// All versions, in ascending order.
-    pub const ALL: &[Self] = &[Self::V1_35, Self::V1_36];
+    pub const ALL: &[Self] = &[Self::V1_35, Self::V1_36, Self::V1_37];
 
     /// Returns the minor version, such as 36.
     #[must_use]
@@ -53,6 +55,7 @@ impl KubernetesVersion {
         match self {
             Self::V1_35 => 35,
             Self::V1_36 => 36,
+            Self::V1_37 => 37,
         }
     }
 
@@ -62,6 +65,7 @@ impl KubernetesVersion {
         match self {
             Self::V1_35 => "v1.35.4",
             Self::V1_36 => "v1.36.3",
+            Self::V1_37 => "v1.37.2",
         }
     }
 
@@ -122,6 +126,6 @@ mod tests {
     fn unknown_versions_are_reported_with_the_known_ones() {
         let error = "1.20".parse::<KubernetesVersion>().unwrap_err().to_string();
         assert!(error.starts_with("unknown Kubernetes version \"1.20\"; the embedded server has 1."), "{error}");
-        assert!(error.ends_with("1.36"), "{error}");
+        assert!(error.ends_with(", 1.36, 1.37"), "{error}");
     }
 }

@@ -4,6 +4,7 @@
 
 mod address;
 mod causes;
+mod declared;
 mod errors;
 mod field;
 mod metadata;
@@ -16,6 +17,7 @@ mod tree;
 pub(crate) use self::{
     address::{Range, parse as parse_address},
     causes::Causes,
+    declared::{Check, DeclaredRule},
     errors::{Errors, FieldValue, validate_address, validate_domain_prefixed},
     field::{Field, Rule},
     metadata::{validate_annotations, validate_labels},

@@ -102,8 +102,9 @@ pub(crate) async fn answer(
     let shape = match kind {
         "" => target.resource.shape.clone(),
         kind => {
-            let plan = codec::plan(AUTHENTICATION_GROUP, "v1", kind).ok_or_else(Status::unknown_resource)?;
-            Shape::BuiltIn(plan)
+            let kubernetes = context.registry.resources().kubernetes();
+            let plan = codec::plan_of(kubernetes, AUTHENTICATION_GROUP, "v1", kind);
+            Shape::BuiltIn(plan.ok_or_else(Status::unknown_resource)?)
         }
     };
     let decoded = shape.decode(body, params.field_validation)?;

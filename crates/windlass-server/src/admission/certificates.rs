@@ -1,8 +1,8 @@
 //! Certificates: permissions to approve and sign requests, and the subject that is never certified.
 //!
-//! The plugins `CertificateApproval`, `CertificateSigning` and `CertificateSubjectRestriction`. A user who writes the
-//! subresource `approval` or `status` also needs permission for the signer, by its name or for all signers of its
-//! domain.
+//! The plugins `CertificateApproval`, `CertificateSigning`, `CertificateSubjectRestriction` and
+//! `ClusterTrustBundleAttest`. A user who writes the subresource `approval` or `status`, or the trust anchors of a signer,
+//! also needs permission for the signer, by its name or for all signers of its domain.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::{
     authz::{AccessAttributes, Authorizer, Object},
     codec::go_quote,
     identity::{MASTERS, User},
-    object::Tree,
+    object::{Errors, Path, Tree, same},
     registry::Registry,
 };
 
@@ -29,6 +29,11 @@ const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 /// Checks the permissions to approve and to sign.
 #[derive(Debug)]
 pub(crate) struct CertificateDecisions(pub(crate) Arc<Authorizer>);
+
+/// Checks the permissions to publish the trust anchors of a signer, and to sign certificates of pods. Both kinds are
+/// served since 1.37.
+#[derive(Debug)]
+pub(crate) struct SignerPermissions(pub(crate) Arc<Authorizer>);
 
 /// Rejects requests for `system:masters` to the client signer.
 #[derive(Debug)]
@@ -55,7 +60,7 @@ impl Admission for CertificateDecisions {
             };
             // The signer of the old state, because the write may try to name another one.
             let signer = old.text(&["spec", "signerName"]);
-            if self.is_allowed(registry, &write.context.user, verb, signer).await? {
+            if is_allowed(&self.0, registry, &write.context.user, verb, signer).await? {
                 return Ok(());
             }
             let signer = go_quote(signer);
@@ -64,24 +69,63 @@ impl Admission for CertificateDecisions {
     }
 }
 
-impl CertificateDecisions {
-    async fn is_allowed(&self, registry: &Registry, user: &User, verb: &str, signer: &str) -> Result<bool, Status> {
-        let domain = signer.split('/').next().unwrap_or_default();
-        for name in [signer, &format!("{domain}/*")] {
-            let object = Object::Resource {
-                group: GROUP,
-                version: "*",
-                resource: "signers",
-                subresource: "",
-                namespace: "",
-                name,
-            };
-            if self.0.decide(&**registry.storage(), user, &AccessAttributes { verb, object }).await?.is_allowed() {
-                return Ok(true);
+impl Admission for SignerPermissions {
+    fn handles(&self, write: &Attributes) -> bool {
+        let is_write = matches!(write.operation, Operation::Create | Operation::Update);
+        // The server's own writes have no user.
+        is_write
+            && write.resource.group == GROUP
+            && !write.context.user.name.is_empty()
+            && match (write.resource.kind.as_str(), write.subresource.as_deref()) {
+                ("ClusterTrustBundle", None) => true,
+                ("PodCertificateRequest", Some("status")) => write.operation == Operation::Update,
+                _ => false,
             }
-        }
-        Ok(false)
     }
+
+    fn validate<'a>(&'a self, registry: &'a Registry, write: &'a Attributes) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            let old = write.old.as_ref().unwrap_or(&Value::Null);
+            let is_bundle = write.subresource.is_none();
+            let verb = if is_bundle { "attest" } else { "sign" };
+            let part = if is_bundle { "spec" } else { "status" };
+            let signer = write.object.text(&["spec", "signerName"]);
+            let user = &write.context.user;
+            if signer.is_empty()
+                || same(write.object.get(part), old.get(part))
+                || is_allowed(&self.0, registry, user, verb, signer).await?
+            {
+                return Ok(());
+            }
+            let shown = go_quote(signer);
+            if is_bundle {
+                return Err(write.forbidden(format!("user not permitted to attest for signerName {shown}")));
+            }
+            let mut errors = Errors::default();
+            let detail = format!("User {} is not permitted to \"sign\" for signer {shown}", go_quote(&user.name));
+            errors.forbidden(&Path::new("spec.signerName"), &detail);
+            errors.check(&write.resource.group_kind(), &write.name)
+        })
+    }
+}
+
+/// Reports whether a user may use a verb for a signer.
+async fn is_allowed(
+    authorizer: &Authorizer,
+    registry: &Registry,
+    user: &User,
+    verb: &str,
+    signer: &str,
+) -> Result<bool, Status> {
+    let domain = signer.split('/').next().unwrap_or_default();
+    for name in [signer, &format!("{domain}/*")] {
+        let object =
+            Object::Resource { group: GROUP, version: "*", resource: "signers", subresource: "", namespace: "", name };
+        if authorizer.decide(&**registry.storage(), user, &AccessAttributes { verb, object }).await?.is_allowed() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 impl Admission for CertificateSubjects {

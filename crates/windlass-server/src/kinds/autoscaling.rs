@@ -125,7 +125,9 @@ fn validate_replicas(spec: &Field<'_>, old: &Value, errors: &mut Errors) {
     let (min, max) = (spec.child("minReplicas"), spec.child("maxReplicas"));
     let min_count = min.int();
     let max_count = max.int().unwrap_or_default();
-    let lower_bound = i64::from(old.int(&["spec", "minReplicas"]) != Some(0));
+    // The feature HPAScaleToZero.
+    let is_positive = errors.kubernetes() < KubernetesVersion::V1_37 && old.int(&["spec", "minReplicas"]) != Some(0);
+    let lower_bound = i64::from(is_positive);
     min.check_int(lower_bound.., format_args!("must be greater than or equal to {lower_bound}"), errors);
     if max_count == 0 {
         max.required("must be set and greater than 0", errors);

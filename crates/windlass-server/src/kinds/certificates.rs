@@ -1,4 +1,5 @@
-//! The group `certificates.k8s.io`: certificate signing requests, their approval, and the certificates.
+//! The group `certificates.k8s.io`: certificate signing requests, their approval, and the certificates; since 1.37, also
+//! trust anchors and the certificates of pods.
 //!
 //! The server does not approve or sign requests; controllers and users do. A certificate is checked to be PEM, but not
 //! parsed.
@@ -7,7 +8,12 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use crate::kinds::prelude::*;
 
-pub(super) const KINDS: &[Kind] = &[Kind {
+mod cluster_trust_bundle;
+mod pod_certificate_request;
+
+pub(super) const KINDS: &[Kind] = &[SIGNING_REQUEST, cluster_trust_bundle::KIND, pod_certificate_request::KIND];
+
+const SIGNING_REQUEST: Kind = Kind {
     name: "CertificateSigningRequest",
     rules: Rules {
         name: NameRule::PathSegment,
@@ -29,7 +35,7 @@ pub(super) const KINDS: &[Kind] = &[Kind {
     validate_status: |new, old, errors| validate_change(new, old, Write::Status, errors),
     validate_part: |_, new, old, errors| validate_change(new, old, Write::Approval, errors),
     ..BASE
-}];
+};
 
 /// The shortest lifetime of a certificate, in seconds.
 const MIN_EXPIRATION: i64 = 600;
@@ -182,12 +188,17 @@ fn validate_usages(usages: &Field<'_>, errors: &mut Errors) {
 }
 
 fn validate_signer(signer: &Field<'_>, errors: &mut Errors) {
+    if signer.text() == "kubernetes.io/legacy-unknown" {
+        return signer.invalid("the legacy signerName is not allowed via this API version", errors);
+    }
+    validate_signer_name(signer, errors);
+}
+
+/// Validates the syntax of a required signer name.
+fn validate_signer_name(signer: &Field<'_>, errors: &mut Errors) {
     let text = signer.text();
     if text.is_empty() {
         return signer.required("", errors);
-    }
-    if text == "kubernetes.io/legacy-unknown" {
-        return signer.invalid("the legacy signerName is not allowed via this API version", errors);
     }
     let Some((domain, name)) = text.split_once('/').filter(|(_, name)| !name.contains('/')) else {
         let detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'";

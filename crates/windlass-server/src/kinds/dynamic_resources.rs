@@ -3,17 +3,25 @@
 //! Expressions that select devices are stored without validation, as are attributes and capacities.
 
 mod device_class;
+mod device_taint_rule;
 mod resource_claim;
 mod resource_claim_template;
 mod resource_slice;
 
 use crate::kinds::{pod_spec::volume_sources::validate_driver_name, prelude::*};
 
-pub(super) const KINDS: &[Kind] =
-    &[device_class::KIND, resource_claim::KIND, resource_claim_template::KIND, resource_slice::KIND];
+pub(super) const KINDS: &[Kind] = &[
+    device_class::KIND,
+    device_taint_rule::KIND,
+    resource_claim::KIND,
+    resource_claim_template::KIND,
+    resource_slice::KIND,
+];
 
 /// The maximum length of a list without a limit of its own.
 const MAX_ITEMS: usize = 32;
+/// The maximum length of a pool's name, in bytes.
+const MAX_POOL_NAME: usize = 253;
 
 /// Validates the selectors of a device class or a request.
 fn validate_selectors(selectors: &Field<'_>, errors: &mut Errors) {
@@ -78,5 +86,29 @@ fn validate_unique(list: &Field<'_>, path: &[&str], errors: &mut Errors) {
         if seen.repeats(text) {
             errors.duplicate(item.path(), text);
         }
+    }
+}
+
+/// Validates the name of a pool: domains, separated by slashes.
+fn validate_pool_name(name: &Field<'_>, errors: &mut Errors) {
+    let text = name.text();
+    if text.is_empty() {
+        return name.required("", errors);
+    }
+    name.check_bytes(MAX_POOL_NAME, errors);
+    for part in text.split('/') {
+        errors.invalid_each(name.path(), part, dns_subdomain(part));
+    }
+}
+
+/// Validates a taint of a device. An effect that equals the old one is valid.
+fn validate_taint(taint: &Field<'_>, old_effect: &str, errors: &mut Errors) {
+    taint.child("key").check_text(qualified_name, errors);
+    taint.child("value").check_text(label_value, errors);
+    let effect = taint.child("effect");
+    if effect.is_empty() {
+        effect.required("", errors);
+    } else if effect.text() != old_effect {
+        effect.supported(&["NoExecute", "NoSchedule", "None"], errors);
     }
 }

@@ -3,10 +3,12 @@
 //!
 //! Fields that older versions do not have at all need no entry: they are unknown fields there.
 
+use serde_json::Value;
+
 use crate::{
-    kubernetes::KubernetesVersion::{self, V1_36},
-    object::NameRule,
-    resource::GatedField,
+    kubernetes::KubernetesVersion::{self, V1_36, V1_37},
+    object::{NameRule, change_each, default_pointer},
+    resource::{GatedField, Generation},
 };
 
 /// Returns the rule for the names of a kind, if it is not that of the newest version.
@@ -15,13 +17,42 @@ pub(super) fn name_rule(kubernetes: KubernetesVersion, group: &str, kind: &str) 
     (kubernetes < V1_36 && (group, kind) == ("", "Service")).then_some(NameRule::Label1035)
 }
 
+/// Returns the rule for the generation of a kind, if it is not that of the default version.
+pub(super) fn generation(kubernetes: KubernetesVersion, group: &str, kind: &str) -> Option<Generation> {
+    // The feature HPAGeneration.
+    (kubernetes >= V1_37 && (group, kind) == ("autoscaling", "HorizontalPodAutoscaler")).then_some(Generation::Spec)
+}
+
+/// Returns the defaults of a kind that older versions do not have.
+pub(super) fn defaults(kubernetes: KubernetesVersion, group: &str, kind: &str) -> Option<fn(&mut Value)> {
+    match (group, kind) {
+        // The feature MaxUnavailableStatefulSet.
+        ("apps", "StatefulSet") if kubernetes >= V1_37 => Some(|set| {
+            change_each(set, "spec.updateStrategy.rollingUpdate", |rolling| {
+                default_pointer(rolling, "maxUnavailable", 1);
+            });
+        }),
+        _ => None,
+    }
+}
+
+/// Returns the fields of disabled features in pod specs.
+pub(super) fn of_pods(kubernetes: KubernetesVersion) -> &'static [&'static str] {
+    if kubernetes < V1_37 { DISABLED_POD_FIELDS } else { DISABLED_POD_FIELDS_1_37 }
+}
+
 /// Returns the fields of a kind.
 pub(super) fn of_kind(group: &str, kind: &str) -> &'static [GatedField] {
     match (group, kind) {
+        ("", "PersistentVolumeClaim") => VOLUME_CLAIM,
+        ("", "Pod") => POD,
+        ("apps", "StatefulSet") => STATEFUL_SET,
         ("resource.k8s.io", "DeviceClass") => DEVICE_CLASS,
         ("resource.k8s.io", "ResourceClaim") => CLAIM,
         ("resource.k8s.io", "ResourceClaimTemplate") => CLAIM_TEMPLATE,
         ("resource.k8s.io", "ResourceSlice") => SLICE,
+        ("storage.k8s.io", "CSIDriver") => CSI_DRIVER,
+        ("storage.k8s.io", "CSINode") => CSI_NODE,
         _ => &[],
     }
 }
@@ -29,6 +60,74 @@ pub(super) fn of_kind(group: &str, kind: &str) -> &'static [GatedField] {
 const fn since(since: KubernetesVersion, path: &'static str) -> GatedField {
     GatedField::new(path, since)
 }
+
+const fn disabled(path: &'static str) -> GatedField {
+    GatedField::disabled(path)
+}
+
+/// The fields of disabled features in pods before 1.37.
+const DISABLED_POD_FIELDS: &[&str] = &[
+    "schedulingGroup",
+    // The name of `schedulingGroup` in 1.35.
+    "workloadRef",
+    "containers.*.lifecycle.stopSignal",
+    "initContainers.*.lifecycle.stopSignal",
+    "ephemeralContainers.*.lifecycle.stopSignal",
+    "volumes.*.projected.sources.*.clusterTrustBundle",
+    "volumes.*.projected.sources.*.podCertificate",
+];
+
+/// The fields of disabled features in pods since 1.37.
+const DISABLED_POD_FIELDS_1_37: &[&str] = &[
+    "evictionResponders",
+    "schedulingGroup",
+    "containers.*.lifecycle.postStart.httpGet.protocol",
+    "containers.*.lifecycle.preStop.httpGet.protocol",
+    "containers.*.lifecycle.stopSignal",
+    "containers.*.livenessProbe.grpc.mode",
+    "containers.*.livenessProbe.httpGet.protocol",
+    "containers.*.readinessProbe.grpc.mode",
+    "containers.*.readinessProbe.httpGet.protocol",
+    "containers.*.startupProbe.grpc.mode",
+    "containers.*.startupProbe.httpGet.protocol",
+    "containers.*.volumeMounts.*.bindMountOptions",
+    "initContainers.*.lifecycle.postStart.httpGet.protocol",
+    "initContainers.*.lifecycle.preStop.httpGet.protocol",
+    "initContainers.*.lifecycle.stopSignal",
+    "initContainers.*.livenessProbe.grpc.mode",
+    "initContainers.*.livenessProbe.httpGet.protocol",
+    "initContainers.*.readinessProbe.grpc.mode",
+    "initContainers.*.readinessProbe.httpGet.protocol",
+    "initContainers.*.startupProbe.grpc.mode",
+    "initContainers.*.startupProbe.httpGet.protocol",
+    "initContainers.*.volumeMounts.*.bindMountOptions",
+    "ephemeralContainers.*.lifecycle.stopSignal",
+    "ephemeralContainers.*.volumeMounts.*.bindMountOptions",
+    "volumes.*.configMap.defaultUser",
+    "volumes.*.configMap.items.*.user",
+    "volumes.*.downwardAPI.defaultUser",
+    "volumes.*.downwardAPI.items.*.user",
+    "volumes.*.emptyDir.mode",
+    "volumes.*.projected.defaultUser",
+    "volumes.*.projected.sources.*.clusterTrustBundle.user",
+    "volumes.*.projected.sources.*.configMap.items.*.user",
+    "volumes.*.projected.sources.*.downwardAPI.items.*.user",
+    "volumes.*.projected.sources.*.podCertificate.user",
+    "volumes.*.projected.sources.*.secret.items.*.user",
+    "volumes.*.projected.sources.*.serviceAccountToken.user",
+    "volumes.*.secret.defaultUser",
+    "volumes.*.secret.items.*.user",
+];
+
+const VOLUME_CLAIM: &[GatedField] = &[disabled("status.healthStatus")];
+
+const POD: &[GatedField] = &[disabled("status.volumeHealth")];
+
+const STATEFUL_SET: &[GatedField] = &[since(V1_37, "spec.updateStrategy.rollingUpdate.maxUnavailable")];
+
+const CSI_DRIVER: &[GatedField] = &[since(V1_37, "spec.preventPodSchedulingIfMissing")];
+
+const CSI_NODE: &[GatedField] = &[disabled("status.storageHealth")];
 
 const DEVICE_CLASS: &[GatedField] = &[since(V1_36, "spec.extendedResourceName")];
 
@@ -38,12 +137,15 @@ const CLAIM: &[GatedField] = &[
     since(V1_36, "spec.devices.requests.*.firstAvailable.*.capacity"),
     since(V1_36, "spec.devices.requests.*.firstAvailable.*.tolerations"),
     since(V1_36, "spec.devices.constraints.*.distinctAttribute"),
+    disabled("spec.devices.requests.*.exactly.derivedAttributes"),
+    disabled("spec.devices.requests.*.firstAvailable.*.derivedAttributes"),
     since(V1_36, "status.allocation.allocationTimestamp"),
     since(V1_36, "status.allocation.devices.results.*.bindingConditions"),
     since(V1_36, "status.allocation.devices.results.*.bindingFailureConditions"),
     since(V1_36, "status.allocation.devices.results.*.consumedCapacity"),
     since(V1_36, "status.allocation.devices.results.*.shareID"),
     since(V1_36, "status.allocation.devices.results.*.tolerations"),
+    disabled("status.allocation.devices.results.*.skipNodeOperations"),
     since(V1_36, "status.devices.*.shareID"),
 ];
 
@@ -53,6 +155,8 @@ const CLAIM_TEMPLATE: &[GatedField] = &[
     since(V1_36, "spec.spec.devices.requests.*.firstAvailable.*.capacity"),
     since(V1_36, "spec.spec.devices.requests.*.firstAvailable.*.tolerations"),
     since(V1_36, "spec.spec.devices.constraints.*.distinctAttribute"),
+    disabled("spec.spec.devices.requests.*.exactly.derivedAttributes"),
+    disabled("spec.spec.devices.requests.*.firstAvailable.*.derivedAttributes"),
 ];
 
 const SLICE: &[GatedField] = &[
@@ -68,6 +172,12 @@ const SLICE: &[GatedField] = &[
     since(V1_36, "spec.devices.*.nodeName"),
     since(V1_36, "spec.devices.*.nodeSelector"),
     since(V1_36, "spec.devices.*.taints"),
+    disabled("spec.devices.*.consumesCounters.*.compatibilityGroups"),
+    disabled("spec.devices.*.nodeAllocatableResourceMappings"),
+    // The name of `nodeAllocatableResourceMappings` since 1.37.
+    disabled("spec.devices.*.nodeAllocatableResources"),
+    disabled("spec.partitionTypeAttribute"),
+    disabled("spec.skipNodeOperations"),
 ];
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ pub(super) use serde_json::{Map, Value, json};
 
 pub(super) use super::{BASE, Kind};
 pub(super) use crate::{
+    kubernetes::KubernetesVersion,
     object::{
         DuplicateCheck, Errors, Field, NameRule, Path, Range, Rule, Tree, address_problem, as_object, c_identifier,
         change_each, condition_reason, config_key, copy_key, default_pointer, default_to, dns_label, dns_label_1035,

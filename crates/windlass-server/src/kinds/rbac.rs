@@ -76,7 +76,9 @@ fn validate_binding_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors
         // The message shows Go's field names.
         let text = |field: &str| role.json().text(&[field]);
         let shown = json!({"APIGroup": text("apiGroup"), "Kind": text("kind"), "Name": text("name")});
-        role.invalid_as(&shown, "cannot change roleRef", errors);
+        let is_declared = errors.kubernetes() >= KubernetesVersion::V1_37;
+        let detail = if is_declared { "field is immutable" } else { "cannot change roleRef" };
+        role.invalid_as(&shown, detail, errors);
     }
 }
 

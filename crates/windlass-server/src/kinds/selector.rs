@@ -110,11 +110,25 @@ fn validate_node_label(requirement: &Field<'_>, errors: &mut Errors) {
 
 /// Validates the conditions in a status.
 pub(super) fn validate_conditions(conditions: &Field<'_>, errors: &mut Errors) {
+    let is_newer = errors.kubernetes() >= KubernetesVersion::V1_37;
     let mut seen = DuplicateCheck::default();
     for condition in conditions.items() {
-        condition.check_unique_by("type", &mut seen, errors);
-        condition.child("type").check_text(qualified_name, errors);
-        condition.child("status").supported(&["False", "True", "Unknown"], errors);
+        let (kind, state) = (condition.child("type"), condition.child("status"));
+        if is_newer {
+            if seen.repeats(condition.json().text(&["type"])) {
+                errors.duplicate(condition.path(), kind.text());
+            }
+            kind.check_not_empty("is required", errors);
+            kind.optional_text(qualified_name, errors);
+        } else {
+            condition.check_unique_by("type", &mut seen, errors);
+            kind.check_text(qualified_name, errors);
+        }
+        if is_newer && state.is_empty() {
+            state.required("", errors);
+        } else {
+            state.supported(&["False", "True", "Unknown"], errors);
+        }
         condition.child("observedGeneration").check_int(0.., "must be greater than or equal to zero", errors);
         condition.child("lastTransitionTime").check_set("", errors);
         let reason = condition.child("reason");

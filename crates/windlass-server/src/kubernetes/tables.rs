@@ -33,6 +33,7 @@ const fn differences(version: KubernetesVersion) -> Option<&'static str> {
     match version {
         KubernetesVersion::V1_35 => Some(include_str!("../../data/minors/1.35.txt")),
         KubernetesVersion::V1_36 => None,
+        KubernetesVersion::V1_37 => Some(include_str!("../../data/minors/1.37.txt")),
     }
 }
 
@@ -81,5 +82,11 @@ mod tests {
         let older = KubernetesVersion::V1_35.tables();
         assert!(DEFAULT.discovery.contains("mutatingadmissionpolicies"));
         assert!(!older.discovery.contains("mutatingadmissionpolicies"));
+    }
+
+    #[test]
+    fn tables_of_newer_versions_have_newer_kinds() {
+        assert!(!DEFAULT.discovery.contains("clustertrustbundles"));
+        assert!(KubernetesVersion::V1_37.tables().discovery.contains("clustertrustbundles"));
     }
 }

@@ -64,6 +64,13 @@ impl Causes {
         self.kept.iter_mut()
     }
 
+    /// Moves the errors for which `is_last` returns `true` to the end, without changing the order of the others. The
+    /// function may change an error.
+    pub(crate) fn move_last(&mut self, is_last: impl FnMut(&mut Cause) -> bool) {
+        let last: Vec<Cause> = self.kept.extract_if(.., is_last).collect();
+        self.kept.extend(last);
+    }
+
     /// Keeps the errors for which `keep` returns `true`.
     pub(crate) fn retain(&mut self, keep: impl FnMut(&Cause) -> bool) {
         self.kept.retain(keep);

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use windlass_api::{Cause, GroupKind, Status};
 
-use super::{Causes, Path, address_problem, dns_subdomain, http_path, same};
+use super::{Causes, DeclaredRule, Path, address_problem, dns_subdomain, http_path, same};
 use crate::{codec::go_quote, kubernetes::KubernetesVersion};
 
 /// The validation errors and warnings of one object.
@@ -70,6 +70,20 @@ impl Errors {
     /// Adds the errors of a check that collects them without paths.
     pub(crate) fn append_causes(&mut self, causes: Causes) {
         self.causes.append(causes);
+    }
+
+    /// Moves the errors of declared rules to the end, with the messages of these rules.
+    pub(crate) fn move_declared(&mut self, rules: &[DeclaredRule]) {
+        if rules.is_empty() {
+            return;
+        }
+        self.causes.move_last(|cause| {
+            let Some(rule) = rules.iter().find(|rule| rule.concerns(cause)) else { return false };
+            if let Some(message) = rule.message() {
+                message.clone_into(&mut cause.message);
+            }
+            true
+        });
     }
 
     /// Reports whether further errors are only counted.

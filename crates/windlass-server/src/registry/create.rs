@@ -85,7 +85,7 @@ impl Registry {
         let allocation = resource.strategy.allocate(&mut object, None)?;
         let managed_fields = field_manager::detach(&mut object);
         let mut object = resource.hub_shape().normalize_stored(object)?;
-        let mut errors = Errors::of(rules.kubernetes);
+        let mut errors = Errors::of(self.resources().kubernetes());
         if rules.metadata.new {
             meta::validate(target, &object, rules.name, &mut errors);
         }
@@ -97,6 +97,7 @@ impl Registry {
             meta::validate(target, &object, meta::ANY_NAME, &mut errors);
         }
         params.warnings.extend(errors.take_warnings());
+        errors.move_declared(rules.declared);
         errors.check(&resource.group_kind(), &name)?;
         params.warnings.extend(resource.strategy.warnings(&object, None));
         field_manager::attach(&mut object, managed_fields, resource.shape.style());

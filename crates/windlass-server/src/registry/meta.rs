@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 use windlass_api::{Clock, Entropy, Status, format_time};
 
 use crate::{
+    kubernetes::KubernetesVersion,
     object::{DuplicateCheck, Errors, NameRule, Path, Tree, copy_key, metadata_mut, qualified_name},
     object::{validate_annotations, validate_labels},
     resource::{MetadataRule, Target},
@@ -194,8 +195,12 @@ pub(super) fn validate_common(metadata: &Value, errors: &mut Errors) {
     validate_annotations(metadata, &METADATA.child("annotations"), errors);
     let path = METADATA.child("ownerReferences");
     let mut controller: Option<String> = None;
-    for owner in metadata.items(&["ownerReferences"]) {
-        validate_owner(owner, &path, errors);
+    for (index, owner) in metadata.items(&["ownerReferences"]).iter().enumerate() {
+        if errors.kubernetes() < KubernetesVersion::V1_37 {
+            validate_owner(owner, &path, errors);
+        } else {
+            validate_owner_1_37(owner, &path.index(index), errors);
+        }
         if owner.flag(&["controller"]) {
             let name = format!("{}/{}", owner.text(&["kind"]), owner.text(&["name"]));
             match &controller {
@@ -211,6 +216,21 @@ pub(super) fn validate_common(metadata: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates an owner by the rules since 1.37.
+fn validate_owner_1_37(owner: &Value, path: &Path<'_>, errors: &mut Errors) {
+    for key in ["apiVersion", "kind", "name", "uid"] {
+        if owner.text(&[key]).is_empty() {
+            errors.required(&path.child(key), "must not be empty");
+        } else if key == "apiVersion" {
+            let text = owner.text(&[key]);
+            if text.ends_with('/') || text.matches('/').count() > 1 {
+                errors.invalid(&path.child(key), text, "must be <group>/<version> or <version>");
+            }
+        }
+    }
+    validate_owner_kind(owner, path, errors);
+}
+
 fn validate_owner(owner: &Value, path: &Path<'_>, errors: &mut Errors) {
     let api_version = owner.text(&["apiVersion"]);
     if api_version.rsplit('/').next().unwrap_or_default().is_empty() {
@@ -221,7 +241,11 @@ fn validate_owner(owner: &Value, path: &Path<'_>, errors: &mut Errors) {
             errors.invalid(&path.child(key), "", "must not be empty");
         }
     }
-    if (api_version, owner.text(&["kind"])) == ("v1", "Event") {
+    validate_owner_kind(owner, path, errors);
+}
+
+fn validate_owner_kind(owner: &Value, path: &Path<'_>, errors: &mut Errors) {
+    if (owner.text(&["apiVersion"]), owner.text(&["kind"])) == ("v1", "Event") {
         errors.invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner");
     }
 }

@@ -1,6 +1,7 @@
 //! The `patch` verb, including server-side apply.
 
 use bytes::Bytes;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use windlass_api::{FieldValidation, Status};
 
@@ -14,6 +15,7 @@ use super::{
     update::Edit,
 };
 use crate::{
+    kubernetes::KubernetesVersion,
     object::Tree,
     resource::{Shape, Target},
 };
@@ -27,6 +29,10 @@ impl Registry {
         body: Bytes,
         params: WriteParams,
     ) -> Result<Written, Status> {
+        // Since 1.37, the real server checks the syntax for its audit log.
+        if self.is_since_1_37() && serde_json::from_slice::<IgnoredAny>(&body).is_err() {
+            return Err(Status::bad_request("invalid JSON patch"));
+        }
         self.edit(target, &Edit::Patch { kind, body }, &params).await
     }
 
@@ -38,9 +44,16 @@ impl Registry {
         force: bool,
         params: WriteParams,
     ) -> Result<Written, Status> {
-        let bad = |why: String| Status::bad_request(format!("error decoding YAML: {why}"));
-        let decoded =
-            codec::decode_applied(body).map_err(|why| bad(format!("error converting YAML to JSON: {why}")))?;
+        let is_newer = self.is_since_1_37();
+        let name = if is_newer { "patch" } else { "YAML" };
+        let bad = |why: String| Status::bad_request(format!("error decoding {name}: {why}"));
+        let decoded = codec::decode_applied(body).map_err(|why| {
+            if is_newer {
+                Status::bad_request(format!("error encoding patch: {why}"))
+            } else {
+                bad(format!("error converting YAML to JSON: {why}"))
+            }
+        })?;
         let patch = match decoded.value {
             Value::Object(_) => decoded.value,
             Value::Null => Value::Object(Map::new()),
@@ -61,7 +74,7 @@ impl Registry {
         let strict = (params.field_validation == FieldValidation::Strict && !duplicates.is_empty()).then(|| {
             let lines = duplicates.join("\n  ");
             Status::bad_request(format!(
-                "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {lines}"
+                "error strict decoding {name}: error converting YAML to JSON: yaml: unmarshal errors:\n  {lines}"
             ))
         });
         if params.field_validation == FieldValidation::Warn {
@@ -69,6 +82,11 @@ impl Registry {
         }
         let application = Application { patch, force, refusal: strict.map(Box::new) };
         self.edit(target, &Edit::Apply(application), &params).await
+    }
+
+    /// Reports whether the server serves Kubernetes 1.37 or a newer version.
+    fn is_since_1_37(&self) -> bool {
+        self.resources().kubernetes() >= KubernetesVersion::V1_37
     }
 }
 

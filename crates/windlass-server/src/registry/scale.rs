@@ -7,6 +7,7 @@ use super::meta;
 use crate::{
     codec,
     encoded::Encoded,
+    kubernetes::KubernetesVersion,
     object::requirement,
     registry::{Attributes, SubresourceKind},
 };
@@ -79,8 +80,11 @@ pub(super) fn scaled(target: &Target, object: &Value, scale: &Value) -> Result<V
     let replicas = scale.int(&["spec", "replicas"]).unwrap_or_default();
     let mut errors = Errors::default();
     let metadata = scale.at(&["metadata"]).unwrap_or(&Value::Null);
-    errors.not_negative(&Path::new("metadata.generation"), metadata.int(&["generation"]));
-    meta::validate_common(metadata, &mut errors);
+    // Since 1.37, the real server validates only managed fields, which a scale drops.
+    if target.resource.strategy.rules().kubernetes < KubernetesVersion::V1_37 {
+        errors.not_negative(&Path::new("metadata.generation"), metadata.int(&["generation"]));
+        meta::validate_common(metadata, &mut errors);
+    }
     errors.not_negative(&Path::new("spec.replicas"), Some(replicas));
     errors.check(&GroupKind::new("autoscaling", "Scale"), target.name())?;
     check_uid(target, object, scale)?;

@@ -11,10 +11,11 @@ use super::{
 };
 use crate::{
     codec,
+    kubernetes::KubernetesVersion,
     registry::{Attributes, Operation, SubresourceKind},
 };
 use crate::{
-    object::{Errors, Path, Tree, metadata_mut, object_mut},
+    object::{Errors, Path, Tree, dns_subdomain, metadata_mut, object_mut},
     resource::{Body, Target},
 };
 
@@ -27,7 +28,8 @@ impl Registry {
         params: &WriteParams,
     ) -> Result<Written, Status> {
         let Some(info) = target.resource.subresource(subresource) else { return Err(Status::unknown_resource()) };
-        let plan = codec::plan(&info.group, &info.version, &info.kind);
+        let kubernetes = self.resources().kubernetes();
+        let plan = codec::plan_of(kubernetes, &info.group, &info.version, &info.kind);
         let Some(plan) = plan.filter(|_| info.verbs.iter().any(|verb| verb == "create")) else {
             return Err(Status::method_not_allowed());
         };
@@ -43,7 +45,7 @@ impl Registry {
         }
         match subresource {
             "binding" => {
-                check_binding(&write.object)?;
+                check_binding(&write.object, kubernetes)?;
                 self.validate_admission(&mut write).await?;
                 self.bind(target, &write.object, params).await?;
             }
@@ -77,7 +79,7 @@ impl Registry {
         let write = Attributes::new(Operation::Create, target, object, params.context(target));
         let mut write = Attributes { name: name.clone(), ..write };
         self.admit(&mut write).await?;
-        check_binding(&write.object)?;
+        check_binding(&write.object, table.kubernetes())?;
         self.validate_admission(&mut write).await?;
         let pod = Target::object(pods, target.namespace.as_deref(), &name).subresource("binding");
         self.bind(&pod, &write.object, params).await?;
@@ -148,14 +150,17 @@ impl Registry {
 }
 
 /// Checks that a binding names a node.
-fn check_binding(binding: &Value) -> Result<(), Status> {
+fn check_binding(binding: &Value, kubernetes: KubernetesVersion) -> Result<(), Status> {
     let kind = binding.text(&["target", "kind"]);
     let mut errors = Errors::default();
     if !kind.is_empty() && kind != "Node" {
         errors.unsupported(&Path::new("target.kind"), kind, &["Node", "<empty>"]);
     }
-    if binding.text(&["target", "name"]).is_empty() {
-        errors.required(&Path::new("target.name"), "");
+    let (name, path) = (binding.text(&["target", "name"]), Path::new("target.name"));
+    if name.is_empty() {
+        errors.required(&path, "");
+    } else if kubernetes >= KubernetesVersion::V1_37 && matches!(kind, "" | "Node") {
+        errors.invalid_each(&path, name, dns_subdomain(name));
     }
     let causes = errors.into_causes();
     let texts: Vec<String> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();

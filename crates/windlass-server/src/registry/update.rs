@@ -156,7 +156,7 @@ impl Registry {
         let new = resource.hub_shape().normalize_stored(new)?;
         let new = count_generation(resource, scope, new, &old);
         let rules = resource.strategy.rules();
-        let mut errors = Errors::of(rules.kubernetes);
+        let mut errors = Errors::of(self.resources().kubernetes());
         let metadata = if scope == WriteScope::Main { rules.metadata } else { MetadataRule::CHANGES };
         meta::validate_update(target, &new, &old, metadata, &mut errors);
         let (strategy, new_field, old_field) = (&resource.strategy, Field::object(&new), Field::object(&old));
@@ -174,6 +174,7 @@ impl Registry {
             WriteScope::Finalize | WriteScope::Internal => {}
         }
         params.warnings.extend(errors.take_warnings());
+        errors.move_declared(rules.declared);
         errors.check(&resource.group_kind(), target.name())?;
         if scope == WriteScope::Main {
             params.warnings.extend(resource.strategy.warnings(&new, Some(&old)));

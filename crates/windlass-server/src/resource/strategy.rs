@@ -9,26 +9,17 @@ use crate::identity::User;
 
 use crate::{
     kubernetes::KubernetesVersion,
-    object::{Errors, Field, NameRule, Tree},
+    object::{DeclaredRule, Errors, Field, NameRule, Tree},
     resource::{Item, Resets},
 };
-
-/// The fields of disabled features in pods.
-const DISABLED_POD_FIELDS: [&str; 5] = [
-    "schedulingGroup",
-    // The name of `schedulingGroup` in 1.35.
-    "workloadRef",
-    "containers.*.lifecycle.stopSignal",
-    "initContainers.*.lifecycle.stopSignal",
-    "ephemeralContainers.*.lifecycle.stopSignal",
-];
 
 /// A field of a feature that the kube-apiserver of a version enables by default. Older versions drop the field.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GatedField {
     /// `*` stands for each element of a list or a map.
     path: &'static str,
-    since: KubernetesVersion,
+    /// `None` for a feature that no version enables.
+    since: Option<KubernetesVersion>,
 }
 
 /// The rules of one kind. The registry calls the methods in the order of this trait.
@@ -150,8 +141,13 @@ pub(crate) struct Rules {
     pub(crate) deletion: Deletion,
     /// The paths of fields of disabled features, which writes drop. `*` stands for each element of a list.
     pub(crate) disabled_fields: &'static [&'static str],
-    /// The fields of features that are disabled in older Kubernetes versions.
+    /// The fields of features that are disabled in older Kubernetes versions, and fields of disabled features that also
+    /// status updates drop.
     pub(crate) gated_fields: &'static [GatedField],
+    /// The paths of fields of disabled features in the pod spec.
+    pub(crate) disabled_pod_fields: &'static [&'static str],
+    /// The rules that the Kubernetes version declares with the kind's type.
+    pub(crate) declared: &'static [DeclaredRule],
     /// The Kubernetes version that the kind belongs to.
     pub(crate) kubernetes: KubernetesVersion,
     /// The location of the pod spec, as a JSON pointer.
@@ -315,6 +311,8 @@ impl Rules {
         deletion: Deletion::Plain,
         disabled_fields: &[],
         gated_fields: &[],
+        disabled_pod_fields: &[],
+        declared: &[],
         kubernetes: KubernetesVersion::V1_36,
         pod_spec: None,
         fields: &[],
@@ -341,16 +339,17 @@ impl Rules {
             drop_at(object, path);
         }
         if let Some(pod) = self.pod_spec.and_then(|pointer| object.pointer_mut(pointer)) {
-            for path in DISABLED_POD_FIELDS {
+            for path in self.disabled_pod_fields {
                 drop_at(pod, path);
             }
         }
         self.drop_gated_fields(object);
     }
 
-    /// Removes the fields of features that are disabled in this Kubernetes version only.
+    /// Removes the gated fields of features that are disabled in this Kubernetes version.
     pub(crate) fn drop_gated_fields(&self, object: &mut Value) {
-        for field in self.gated_fields.iter().filter(|field| self.kubernetes < field.since) {
+        let is_disabled = |field: &&GatedField| field.since.is_none_or(|since| self.kubernetes < since);
+        for field in self.gated_fields.iter().filter(is_disabled) {
             drop_at(object, field.path);
         }
     }
@@ -359,7 +358,12 @@ impl Rules {
 impl GatedField {
     /// Returns a field that is dropped before `since`.
     pub(crate) const fn new(path: &'static str, since: KubernetesVersion) -> Self {
-        Self { path, since }
+        Self { path, since: Some(since) }
+    }
+
+    /// Returns a field that every version drops.
+    pub(crate) const fn disabled(path: &'static str) -> Self {
+        Self { path, since: None }
     }
 }
 

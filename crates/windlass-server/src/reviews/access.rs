@@ -7,6 +7,7 @@ use super::{Review, ReviewContext, check, selectors};
 use crate::{
     authz::{AccessAttributes, Object, RoleName, Rule, missing_roles_error},
     identity::User,
+    kubernetes::KubernetesVersion,
     object::{Errors, Field, Path, Tree, as_object},
 };
 
@@ -14,7 +15,7 @@ const SPEC: Path<'static> = Path::new("spec");
 
 /// Answers a `SelfSubjectAccessReview`.
 pub(super) async fn create_self_subject_access_review(mut review: Review<'_>) -> Result<Value, Status> {
-    let mut errors = Errors::default();
+    let mut errors = Errors::of(review.context.registry.resources().kubernetes());
     validate_attributes(&review.object, &mut errors);
     validate_metadata(&review.object, &["managedFields"], "must be empty", &mut errors);
     check(errors)?;
@@ -24,7 +25,7 @@ pub(super) async fn create_self_subject_access_review(mut review: Review<'_>) ->
 
 /// Answers a `SubjectAccessReview`.
 pub(super) async fn create_subject_access_review(mut review: Review<'_>) -> Result<Value, Status> {
-    let mut errors = Errors::default();
+    let mut errors = Errors::of(review.context.registry.resources().kubernetes());
     validate_attributes(&review.object, &mut errors);
     validate_subject(&review.object, &mut errors);
     validate_metadata(&review.object, &["managedFields"], "must be empty", &mut errors);
@@ -37,7 +38,7 @@ pub(super) async fn create_subject_access_review(mut review: Review<'_>) -> Resu
 /// Answers a `LocalSubjectAccessReview`.
 pub(super) async fn create_local_subject_access_review(mut review: Review<'_>) -> Result<Value, Status> {
     let object = &review.object;
-    let mut errors = Errors::default();
+    let mut errors = Errors::of(review.context.registry.resources().kubernetes());
     validate_attributes(object, &mut errors);
     validate_subject(object, &mut errors);
     validate_metadata(object, &["managedFields", "namespace"], "must be empty except for namespace", &mut errors);
@@ -152,15 +153,16 @@ fn validate_subject(review: &Value, errors: &mut Errors) {
 
 fn validate_attributes(review: &Value, errors: &mut Errors) {
     let resource = review.at(&["spec", "resourceAttributes"]);
+    let is_old = errors.kubernetes() < KubernetesVersion::V1_37;
+    let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
     match (resource, review.at(&["spec", "nonResourceAttributes"])) {
-        (Some(_), Some(path)) => {
+        (Some(_), Some(path)) if is_old => {
             let why = "cannot be specified in combination with resourceAttributes";
             errors.invalid(&SPEC.child("nonResourceAttributes"), &path_attributes(path), why);
         }
-        (None, None) => {
-            let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-            errors.invalid(&SPEC.child("resourceAttributes"), &Value::Null, why);
-        }
+        (Some(_), Some(path)) => errors.invalid(&SPEC, &path_attributes(path), why),
+        (None, None) if is_old => errors.invalid(&SPEC.child("resourceAttributes"), &Value::Null, why),
+        (None, None) => errors.invalid(&SPEC, &Value::Null, why),
         _ => {}
     }
     selectors::validate(&Field::object(review).child("spec.resourceAttributes"), errors);

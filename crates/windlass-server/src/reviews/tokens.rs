@@ -61,6 +61,11 @@ pub(super) async fn create_token_request(mut review: Review<'_>) -> Result<Value
     } else if requested > 1 << 32 {
         errors.invalid(&path, &requested, "may not specify a duration larger than 2^32 seconds");
     }
+    // Served since 1.37. Tokens are not bound to webhook configurations here.
+    if let Some(attestations) = spec.at(&["attestations"]) {
+        let detail = "attestations may only be specified with a webhook bound object reference";
+        errors.invalid(&Path::new("spec.attestations"), attestations, detail);
+    }
     errors.check(&kind, "")?;
     review.admit().await?;
     let Review { mut object, write, .. } = review;

@@ -520,3 +520,67 @@ async fn server_of_an_older_version_has_its_resources_and_fields() {
     assert!(created.body.contains("unknown field \\\"spec.schedulingGroup\\\""), "{}", created.body);
     assert_eq!(with_body(&new, "POST", pods, "application/json", &pod).await.code, 201);
 }
+
+#[tokio::test]
+async fn server_of_a_newer_version_serves_its_kinds() {
+    let server = Server::builder().kubernetes(KubernetesVersion::V1_37).build().service();
+    let old = Server::builder().build().service();
+    let certificates = "/apis/certificates.k8s.io/v1";
+    let taint = |effect: &str| json!({"key": "example.com/broken", "effect": effect});
+    for (path, object, invalid, error) in [
+        (
+            "/apis/storagemigration.k8s.io/v1/storageversionmigrations",
+            json!({"metadata": {"name": "a"}, "spec": {"resource": {"resource": "secrets"}}}),
+            json!({"metadata": {"name": "b"}, "spec": {"resource": {}}}),
+            "spec.resource.resource: Required value: resource is required to be set",
+        ),
+        (
+            "/apis/resource.k8s.io/v1/devicetaintrules",
+            json!({"metadata": {"name": "a"}, "spec": {"taint": taint("NoExecute")}}),
+            json!({"metadata": {"name": "b"}, "spec": {"taint": taint("Never")}}),
+            "spec.taint.effect: Unsupported value: \"Never\"",
+        ),
+        (
+            &format!("{certificates}/namespaces/default/podcertificaterequests"),
+            Value::Null,
+            json!({"metadata": {"name": "b"}, "spec": {"signerName": "a"}}),
+            "spec.signerName: Invalid value: \"a\": must be a fully qualified domain",
+        ),
+        (
+            &format!("{certificates}/clustertrustbundles"),
+            Value::Null,
+            json!({"metadata": {"name": "b:a"}, "spec": {"trustBundle": ""}}),
+            "metadata.name: Invalid value: \"b:a\": ClusterTrustBundle without signer name",
+        ),
+    ] {
+        assert_eq!((get(&server, path).await.code, get(&old, path).await.code), (200, 404), "{path}");
+        if !object.is_null() {
+            let created = post(&server, path, &object).await;
+            assert_eq!(created.code, 201, "{}", created.body);
+            let spec = json!({"spec": {"resource": {"resource": "pods"}, "taint": {"value": "v"}}});
+            let changed =
+                with_body(&server, "PATCH", &format!("{path}/a"), "application/merge-patch+json", &spec).await;
+            let is_mutable = path.ends_with("rules");
+            assert_eq!(changed.code, if is_mutable { 200 } else { 422 }, "{}", changed.body);
+            if is_mutable {
+                assert_eq!(changed.json()["metadata"]["generation"], 2);
+            }
+        }
+        let rejected = post(&server, path, &invalid).await;
+        let message = rejected.json()["message"].as_str().unwrap_or_default().to_owned();
+        assert!(rejected.code == 422 && message.contains(error), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn declared_rules_come_last_since_1_37() {
+    let message = async |kubernetes| {
+        let server = Server::builder().kubernetes(kubernetes).build().service();
+        let class = json!({"metadata": {"name": "a"}, "provisioner": "", "reclaimPolicy": "Never"});
+        let answer = post(&server, "/apis/storage.k8s.io/v1/storageclasses", &class).await;
+        answer.json()["message"].as_str().unwrap_or_default().to_owned()
+    };
+    let order = |message: &str| message.find("provisioner").cmp(&message.find("reclaimPolicy"));
+    assert_eq!(order(&message(KubernetesVersion::V1_36).await), std::cmp::Ordering::Less);
+    assert_eq!(order(&message(KubernetesVersion::V1_37).await), std::cmp::Ordering::Greater);
+}

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    cells::{Printer, age, int, items, name, none_if_empty, text},
+    cells::{Printer, age, int, items, name, none_if_empty, parse_timestamp, text, time_since},
     duration,
 };
 
@@ -22,17 +22,60 @@ pub(super) fn printer(group: &str, plural: &str) -> Option<Printer> {
         }
         ("apiregistration.k8s.io", "apiservices") => api_service,
         ("certificates.k8s.io", "certificatesigningrequests") => signing_request,
+        ("certificates.k8s.io", "clustertrustbundles") => {
+            |bundle, _| vec![name(bundle), none_if_empty(text(&bundle["spec"]["signerName"]))]
+        }
+        ("certificates.k8s.io", "podcertificaterequests") => |request, _| pod_certificate_request(request),
         ("flowcontrol.apiserver.k8s.io", "flowschemas") => flow_schema,
         ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations") => priority_level,
         ("resource.k8s.io", "deviceclasses" | "resourceclaimtemplates") => {
             |object, now| vec![name(object), age(object, now)]
         }
+        ("resource.k8s.io", "devicetaintrules") => taint_rule,
         ("resource.k8s.io", "resourceclaims") => {
             |claim, now| vec![name(claim), claim_state(claim).into(), age(claim, now)]
         }
         ("resource.k8s.io", "resourceslices") => slice,
+        ("storagemigration.k8s.io", "storageversionmigrations") => |migration, _| storage_migration(migration),
         _ => return None,
     })
+}
+
+fn pod_certificate_request(request: &Value) -> Vec<Value> {
+    let spec = &request["spec"];
+    let mut kinds = items(&request["status"]["conditions"]).iter().map(|condition| text(&condition["type"]));
+    let state = kinds.rfind(|kind| matches!(*kind, "Issued" | "Denied" | "Failed")).unwrap_or("Pending");
+    let mut cells = vec![name(request)];
+    cells.extend(
+        ["podName", "serviceAccountName", "nodeName", "signerName"].map(|field| Value::from(text(&spec[field]))),
+    );
+    cells.push(state.into());
+    let annotations = spec["unverifiedUserAnnotations"].as_object().into_iter().flatten();
+    let mut annotations: Vec<String> = annotations.map(|(key, value)| format!("{key}={}", text(value))).collect();
+    annotations.sort_unstable();
+    cells.push(none_if_empty(&annotations.join(",")));
+    cells
+}
+
+fn taint_rule(rule: &Value, now: Timestamp) -> Vec<Value> {
+    let taint = &rule["spec"]["taint"];
+    let since = parse_timestamp(&taint["timeAdded"]).map(|added| time_since(Some(added), now)).unwrap_or_default();
+    let mut cells = vec![name(rule)];
+    cells.extend(["key", "value", "effect"].map(|field| Value::from(text(&taint[field]))));
+    cells.extend([Value::from(since), age(rule, now)]);
+    cells
+}
+
+fn storage_migration(migration: &Value) -> Vec<Value> {
+    let resource = &migration["spec"]["resource"];
+    let resource = match (text(&resource["resource"]), text(&resource["group"])) {
+        (plural, "") => plural.to_owned(),
+        (plural, group) => format!("{plural}.{group}"),
+    };
+    let conditions = items(&migration["status"]["conditions"]).iter().filter(|condition| condition["status"] == "True");
+    let kinds = conditions.map(|condition| text(&condition["type"]));
+    let state = kinds.rev().find(|kind| matches!(*kind, "Running" | "Failed" | "Succeeded")).unwrap_or("Unknown");
+    vec![name(migration), resource.into(), state.into()]
 }
 
 /// Returns the sort key of a kind's rows, if they are not in list order.

@@ -134,9 +134,10 @@ fn unknown_include_object_is_rejected() {
 }
 
 #[test]
-fn description_sources_include_those_of_every_version() {
+fn description_sources_include_those_of_older_versions() {
     let sources: std::collections::HashSet<&str> = description_sources().collect();
-    for version in KubernetesVersion::ALL {
+    // The descriptions are those of the default version, which has no kinds of newer ones.
+    for version in KubernetesVersion::ALL.iter().filter(|version| **version < KubernetesVersion::default()) {
         let columns = recorded(*version).values().flat_map(|columns| columns.iter());
         let missing: Vec<_> = columns.map(|column| column.source).filter(|source| !sources.contains(source)).collect();
         assert!(missing.iter().all(|source| source.is_empty()), "{version}: {missing:?}");

@@ -7,18 +7,15 @@ use crate::kinds::{
     pod_spec::warnings,
     prelude::*,
     workload::{
-        Selection, WORKLOAD, default_pod_template, validate_collisions, validate_counts, validate_nonempty_selector,
-        validate_permanent_pods, validate_pod_template, validate_template_labels, validate_template_metadata,
+        Selection, WORKLOAD, default_pod_template, is_zero_share, validate_collisions, validate_counts,
+        validate_nonempty_selector, validate_permanent_pods, validate_pod_template, validate_share,
+        validate_share_limit, validate_template_labels, validate_template_metadata,
     },
 };
 
 pub(super) const KIND: Kind = Kind {
     name: "StatefulSet",
-    rules: Rules {
-        name: NameRule::Label,
-        disabled_fields: &["spec.updateStrategy.rollingUpdate.maxUnavailable"],
-        ..WORKLOAD
-    },
+    rules: Rules { name: NameRule::Label, ..WORKLOAD },
     default,
     validate_create: |object, errors| validate_spec(&object.child("spec"), true, errors),
     validate_update,
@@ -54,9 +51,12 @@ fn default(object: &mut Value) {
 }
 
 fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
-    let spec = new.child("spec");
+    let (spec, old_spec) = (new.child("spec"), old.child("spec"));
     validate_spec(&spec, false, errors);
-    if immutable_spec(&spec) != immutable_spec(&old.child("spec")) {
+    if errors.kubernetes() >= KubernetesVersion::V1_37 {
+        let names = ["selector", "volumeClaimTemplates", "serviceName", "podManagementPolicy"];
+        spec.check_immutable(&old_spec, &names, errors);
+    } else if immutable_spec(&spec) != immutable_spec(&old_spec) {
         let text = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
                     'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and \
                     'minReadySeconds' are forbidden";
@@ -114,10 +114,22 @@ fn validate_update_strategy(strategy: &Field<'_>, errors: &mut Errors) {
             rolling.invalid_as(&value, "only allowed for updateStrategy 'RollingUpdate'", errors);
         }
         "OnDelete" => {}
-        "RollingUpdate" => rolling.child("partition").not_negative(errors),
+        "RollingUpdate" => {
+            rolling.child("partition").not_negative(errors);
+            rolling.child("maxUnavailable").if_set(validate_unavailable, errors);
+        }
         "" => strategy.required("", errors),
         other => strategy.invalid_as(other, "must be 'RollingUpdate' or 'OnDelete'", errors),
     }
+}
+
+/// Validates the number of pods that may be unavailable during an update. Older versions drop it.
+fn validate_unavailable(unavailable: &Field<'_>, errors: &mut Errors) {
+    validate_share(unavailable, errors);
+    if is_zero_share(unavailable) {
+        unavailable.invalid("cannot be 0", errors);
+    }
+    validate_share_limit(unavailable, errors);
 }
 
 /// Returns a spec with the fields that the pods get from the stateful set: hostnames, and volumes for its claims.

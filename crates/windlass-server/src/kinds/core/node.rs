@@ -72,7 +72,12 @@ fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
     }
     let (provider, old_provider) = (spec.child("providerID"), old_spec.child("providerID"));
     if !old_provider.is_empty() && old_provider.text() != provider.text() {
-        provider.forbidden("node updates may not change providerID except from \"\" to valid", errors);
+        if errors.kubernetes() < KubernetesVersion::V1_37 {
+            provider.forbidden("node updates may not change providerID except from \"\" to valid", errors);
+        } else {
+            let done = if provider.is_empty() { "cleared" } else { "modified" };
+            provider.invalid_as(&Value::Null, &format!("field cannot be {done} once set"), errors);
+        }
     }
     // The real server validates these twice and reports errors twice.
     validate_resources(new, errors);

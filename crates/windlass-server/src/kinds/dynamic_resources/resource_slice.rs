@@ -1,7 +1,7 @@
 //! ResourceSlices: the devices of a pool.
 
 use crate::kinds::{
-    dynamic_resources::{MAX_ITEMS, validate_unique},
+    dynamic_resources::{MAX_ITEMS, validate_pool_name, validate_unique},
     pod_spec::volume_sources::validate_driver_name,
     prelude::*,
     selector::validate_node_selector,
@@ -13,7 +13,6 @@ pub(super) const KIND: Kind = Kind {
         metadata: MetadataRule::CHANGES,
         generation: Generation::Spec,
         returns_deleted: true,
-        disabled_fields: &["spec.devices.*.nodeAllocatableResourceMappings"],
         fields: &[
             FieldRule { label: "spec.nodeName", path: "spec.nodeName" },
             FieldRule { label: "spec.driver", path: "spec.driver" },
@@ -29,8 +28,6 @@ pub(super) const KIND: Kind = Kind {
 };
 
 const MAX_DEVICES: usize = 128;
-/// The maximum length of a pool's name, in bytes.
-const MAX_POOL_NAME: usize = 253;
 
 /// Sets the time of taints without one to the current time.
 fn prepare_create(slice: &mut Value, write: &WriteContext<'_>) {
@@ -59,16 +56,7 @@ fn validate_spec(spec: &Field<'_>, old: Option<&Field<'_>>, errors: &mut Errors)
 }
 
 fn validate_pool(pool: &Field<'_>, errors: &mut Errors) {
-    let name = pool.child("name");
-    let text = name.text();
-    if text.is_empty() {
-        name.required("", errors);
-    } else {
-        name.check_bytes(MAX_POOL_NAME, errors);
-        for part in text.split('/') {
-            errors.invalid_each(name.path(), part, dns_subdomain(part));
-        }
-    }
+    validate_pool_name(&pool.child("name"), errors);
     pool.child("resourceSliceCount").check_count(1.., "must be greater than zero", errors);
     pool.child("generation").check_int(0.., "must be greater than or equal to zero", errors);
 }

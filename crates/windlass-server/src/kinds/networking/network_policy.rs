@@ -92,8 +92,9 @@ fn validate_port(port: &Field<'_>, errors: &mut Errors) {
         Some(number) => {
             start.in_range(1, 65535, errors);
             if end.int().is_some_and(|end| end < number.as_i64().unwrap_or_default()) {
-                // The real server shows `port` instead of `endPort`.
-                end.invalid_as(number, "must be greater than or equal to `port`", errors);
+                // Before 1.37, the real server shows `port` instead of `endPort`.
+                let shown = if errors.kubernetes() < KubernetesVersion::V1_37 { number } else { end.json() };
+                end.invalid_as(shown, "must be greater than or equal to `port`", errors);
             }
             end.in_range(1, 65535, errors);
         }

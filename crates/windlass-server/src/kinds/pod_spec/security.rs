@@ -58,8 +58,9 @@ pub(super) fn validate_pod_security(spec: &Field<'_>, errors: &mut Errors) {
     context.child("supplementalGroups").each(|group, errors| group.in_range(0, MAX_ID, errors), errors);
     if spec.child("shareProcessNamespace").flag() && spec.child("hostPID").flag() {
         let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
-        // The field belongs to the spec, but the real server reports this path.
-        context.child("shareProcessNamespace").invalid_as(&Value::Bool(true), detail, errors);
+        // The field belongs to the spec, but before 1.37 the real server reports another path.
+        let owner = if errors.kubernetes() < KubernetesVersion::V1_37 { &context } else { spec };
+        owner.child("shareProcessNamespace").invalid_as(&Value::Bool(true), detail, errors);
     }
     validate_sysctls(&context.child("sysctls"), errors);
     context.child("fsGroupChangePolicy").one_of(&["Always", "OnRootMismatch"], errors);

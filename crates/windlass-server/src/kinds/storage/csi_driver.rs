@@ -8,7 +8,6 @@ pub(super) const KIND: Kind = Kind {
         metadata: MetadataRule::CHANGES,
         unconditional_update: false,
         returns_deleted: true,
-        disabled_fields: &["spec.preventPodSchedulingIfMissing"],
         ..Rules::COMMON
     },
     default,

@@ -6,9 +6,11 @@ pub(super) const KIND: Kind = Kind {
     name: "CSINode",
     rules: Rules {
         metadata: MetadataRule::OBJECT,
+        resets: Resets::BARE_STATUS,
         unconditional_update: false,
         returns_deleted: true,
-        ..Rules::COMMON
+        // Served since 1.37.
+        ..Rules::WITH_STATUS
     },
     validate,
     validate_update,

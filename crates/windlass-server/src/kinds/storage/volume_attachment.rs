@@ -78,8 +78,9 @@ fn validate_status(status: &Field<'_>, errors: &mut Errors) {
         let error = status.child(name);
         let message = error.child("message");
         if message.text().len() > MAX_MESSAGE {
-            // The real server reports the limit of the metadata.
-            message.too_long(MAX_PARAMETERS_SIZE, errors);
+            // Before 1.37, the real server reports the limit of the metadata.
+            let is_wrong = errors.kubernetes() < KubernetesVersion::V1_37;
+            message.too_long(if is_wrong { MAX_PARAMETERS_SIZE } else { MAX_MESSAGE }, errors);
         }
         error.child("errorCode").in_range(0, i64::from(i32::MAX), errors);
     }
