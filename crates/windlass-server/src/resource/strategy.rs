@@ -10,7 +10,7 @@ use crate::identity::User;
 use crate::{
     kubernetes::KubernetesVersion,
     object::{Errors, Field, NameRule, Tree},
-    resource::{Item, Resets},
+    resource::{Item, Resets, pod_gates},
 };
 
 /// The fields of disabled features in pods.
@@ -152,6 +152,8 @@ pub(crate) struct Rules {
     pub(crate) disabled_fields: &'static [&'static str],
     /// The fields of features that are disabled in older Kubernetes versions.
     pub(crate) gated_fields: &'static [GatedField],
+    /// The same for pod specs.
+    pub(crate) gated_pod_fields: &'static [GatedField],
     /// The Kubernetes version that the kind belongs to.
     pub(crate) kubernetes: KubernetesVersion,
     /// The location of the pod spec, as a JSON pointer.
@@ -167,6 +169,9 @@ pub(crate) struct Rules {
     pub(crate) cached: bool,
     /// `true` if an update is validated for its changes first, and for its resulting state second.
     pub(crate) changes_first: bool,
+    /// `true` if an update is validated twice for its resulting state. Errors are then reported as for
+    /// [`MetadataRule`].
+    pub(crate) validated_twice: bool,
     /// Returns `true` if the first update of this new object is written even without changes. The real server stores
     /// such an object without the defaults that it applies on reads.
     pub(crate) rewrites_new: fn(&Value) -> bool,
@@ -315,6 +320,7 @@ impl Rules {
         deletion: Deletion::Plain,
         disabled_fields: &[],
         gated_fields: &[],
+        gated_pod_fields: &[],
         kubernetes: KubernetesVersion::V1_36,
         pod_spec: None,
         fields: &[],
@@ -322,6 +328,7 @@ impl Rules {
         unknown_field: UnknownField::Listed,
         cached: true,
         changes_first: false,
+        validated_twice: false,
         rewrites_new: |_| false,
         restores: false,
     };
@@ -344,15 +351,15 @@ impl Rules {
             for path in DISABLED_POD_FIELDS {
                 drop_at(pod, path);
             }
+            drop_gated(pod, self.gated_pod_fields, self.kubernetes);
+            pod_gates::drop_disabled(self.kubernetes, pod);
         }
         self.drop_gated_fields(object);
     }
 
     /// Removes the fields of features that are disabled in this Kubernetes version only.
     pub(crate) fn drop_gated_fields(&self, object: &mut Value) {
-        for field in self.gated_fields.iter().filter(|field| self.kubernetes < field.since) {
-            drop_at(object, field.path);
-        }
+        drop_gated(object, self.gated_fields, self.kubernetes);
     }
 }
 
@@ -390,6 +397,12 @@ fn text_at<'v>(object: &'v Value, path: &str) -> Cow<'v, str> {
         Some(Value::Number(number)) => Cow::Owned(number.to_string()),
         Some(Value::Bool(flag)) => Cow::Borrowed(if *flag { "true" } else { "false" }),
         _ => Cow::Borrowed(""),
+    }
+}
+
+fn drop_gated(value: &mut Value, fields: &[GatedField], kubernetes: KubernetesVersion) {
+    for field in fields.iter().filter(|field| kubernetes < field.since) {
+        drop_at(value, field.path);
     }
 }
 
