@@ -58,7 +58,10 @@ pub(super) fn rules(kubernetes: KubernetesVersion, group: &str, kind: &str, newe
         // The feature ServiceCIDRStatusFieldWiping.
         ("networking.k8s.io", "ServiceCIDR") if kubernetes < V1_36 => {
             rules.status = StatusRule::Plain;
-            rules.resets = Resets::NONE;
+            rules.resets = Resets { main: &[], status_unowned: Some(&[]), ..rules.resets };
+        }
+        ("resource.k8s.io", "ResourceClaim") if kubernetes < V1_35 => {
+            rules.resets = Resets { status_unowned: Some(Resets::STATUS.status), ..rules.resets };
         }
         _ => {}
     }
@@ -89,7 +92,12 @@ fn of_kind(group: &str, kind: &str) -> &'static [GatedField] {
 }
 
 const fn since(since: KubernetesVersion, path: &'static str) -> GatedField {
-    GatedField::new(path, since)
+    within(KubernetesVersion::ALL[0], since, path)
+}
+
+/// Returns a field that only the versions from `from` to that before `since` drop.
+const fn within(from: KubernetesVersion, since: KubernetesVersion, path: &'static str) -> GatedField {
+    GatedField::new(path, from, since)
 }
 
 /// The fields of pod specs, in pods and in templates.
@@ -134,9 +142,9 @@ const DEVICE_CLASS: &[GatedField] = &[since(V1_36, "spec.extendedResourceName")]
 
 const CLAIM: &[GatedField] = &[
     since(V1_36, "spec.devices.requests.*.exactly.capacity"),
-    since(V1_36, "spec.devices.requests.*.exactly.tolerations"),
+    within(V1_35, V1_36, "spec.devices.requests.*.exactly.tolerations"),
     since(V1_36, "spec.devices.requests.*.firstAvailable.*.capacity"),
-    since(V1_36, "spec.devices.requests.*.firstAvailable.*.tolerations"),
+    within(V1_35, V1_36, "spec.devices.requests.*.firstAvailable.*.tolerations"),
     since(V1_36, "spec.devices.constraints.*.distinctAttribute"),
     since(V1_36, "status.allocation.allocationTimestamp"),
     since(V1_36, "status.allocation.devices.results.*.bindingConditions"),
@@ -149,9 +157,9 @@ const CLAIM: &[GatedField] = &[
 
 const CLAIM_TEMPLATE: &[GatedField] = &[
     since(V1_36, "spec.spec.devices.requests.*.exactly.capacity"),
-    since(V1_36, "spec.spec.devices.requests.*.exactly.tolerations"),
+    within(V1_35, V1_36, "spec.spec.devices.requests.*.exactly.tolerations"),
     since(V1_36, "spec.spec.devices.requests.*.firstAvailable.*.capacity"),
-    since(V1_36, "spec.spec.devices.requests.*.firstAvailable.*.tolerations"),
+    within(V1_35, V1_36, "spec.spec.devices.requests.*.firstAvailable.*.tolerations"),
     since(V1_36, "spec.spec.devices.constraints.*.distinctAttribute"),
 ];
 

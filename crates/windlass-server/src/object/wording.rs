@@ -26,6 +26,8 @@ const WORDINGS: &[Wording] = &[
         "`configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
         "`configMapKeyRef` or `secretKeyRef`",
     ),
+    since(V1_35, "", "must be no more than 253 bytes", "must be no more than 253 characters"),
+    since(V1_35, "", "must be no more than 63 bytes", "must be no more than 63 characters"),
     since(V1_34, "", "when `hostUsers` is false", "when `pod.Spec.HostUsers` is false"),
     since(V1_34, "", "must be a valid CEL identifier", "name is not a valid CEL identifier"),
     since(V1_34, ".message", "must be non-empty if specified", "message must be non-empty if specified"),

@@ -28,6 +28,9 @@ const DISABLED_POD_FIELDS: [&str; 5] = [
 pub(crate) struct GatedField {
     /// `*` stands for each element of a list or a map.
     path: &'static str,
+    /// The first version that drops the field.
+    from: KubernetesVersion,
+    /// The first version that no longer drops it.
     since: KubernetesVersion,
 }
 
@@ -364,9 +367,9 @@ impl Rules {
 }
 
 impl GatedField {
-    /// Returns a field that is dropped before `since`.
-    pub(crate) const fn new(path: &'static str, since: KubernetesVersion) -> Self {
-        Self { path, since }
+    /// Returns a field that the versions from `from` to that before `since` drop.
+    pub(crate) const fn new(path: &'static str, from: KubernetesVersion, since: KubernetesVersion) -> Self {
+        Self { path, from, since }
     }
 }
 
@@ -401,7 +404,7 @@ fn text_at<'v>(object: &'v Value, path: &str) -> Cow<'v, str> {
 }
 
 fn drop_gated(value: &mut Value, fields: &[GatedField], kubernetes: KubernetesVersion) {
-    for field in fields.iter().filter(|field| kubernetes < field.since) {
+    for field in fields.iter().filter(|field| (field.from..field.since).contains(&kubernetes)) {
         drop_at(value, field.path);
     }
 }
