@@ -23,7 +23,10 @@ const LONGEST_MESSAGE: usize = 5 * 1024;
 
 /// The compiled rules of a resource's schema.
 #[derive(Debug)]
-pub struct Rules(Node);
+pub struct Rules {
+    root: Node,
+    shows_types: bool,
+}
 
 /// The result of validating an object.
 #[derive(Clone, Debug, Default)]
@@ -82,6 +85,8 @@ struct Previous<'a> {
 struct Run<'a> {
     verdict: &'a mut Verdict,
     budget: u64,
+    /// Errors show the type of a value instead of the value.
+    shows_types: bool,
 }
 
 /// Validation has stopped: the budget is used up, or a rule exceeded its limit.
@@ -93,20 +98,36 @@ impl Rules {
     /// Compiles the rules of a resource's schema. Returns `None` if it has no rules. A rule that does not compile
     /// causes an error for every object.
     pub fn compile(schema: &Json) -> Option<Self> {
-        Node::compile(schema, true).map(Self)
+        Node::compile(schema, true).map(Self::new)
     }
 
     /// Compiles the rules of a part of a resource's schema.
     pub fn of_value(schema: &Json) -> Option<Self> {
-        Node::compile(schema, false).map(Self)
+        Node::compile(schema, false).map(Self::new)
+    }
+
+    const fn new(root: Node) -> Self {
+        Self { root, shows_types: false }
+    }
+
+    /// Sets whether errors show the type of an invalid value instead of the value, as in Kubernetes before 1.35.
+    /// Defaults to `false`.
+    #[must_use]
+    pub const fn show_types(mut self, shows_types: bool) -> Self {
+        self.shows_types = shows_types;
+        self
+    }
+
+    fn run<'a>(&self, verdict: &'a mut Verdict) -> Run<'a> {
+        Run { verdict, budget: LIMIT_PER_OBJECT, shows_types: self.shows_types }
     }
 
     /// Validates a value at a path.
     pub fn validate_at(&self, path: &str, value: &Json) -> Verdict {
         let mut verdict = Verdict::default();
-        let mut run = Run { verdict: &mut verdict, budget: LIMIT_PER_OBJECT };
+        let mut run = self.run(&mut verdict);
         // The verdict contains the error if validation stopped early.
-        _ = self.0.validate(value, Previous { value: None, unchanged: false }, path, &mut run);
+        _ = self.root.validate(value, Previous { value: None, unchanged: false }, path, &mut run);
         verdict
     }
 
@@ -129,10 +150,10 @@ impl Rules {
     /// ```
     pub fn validate(&self, object: &Json, old: Option<&Json>) -> Verdict {
         let mut verdict = Verdict::default();
-        let mut run = Run { verdict: &mut verdict, budget: LIMIT_PER_OBJECT };
+        let mut run = self.run(&mut verdict);
         let previous = Previous { value: old, unchanged: old == Some(object) };
         // The verdict contains the error if validation stopped early.
-        _ = self.0.validate(object, previous, "", &mut run);
+        _ = self.root.validate(object, previous, "", &mut run);
         verdict
     }
 }
@@ -305,7 +326,11 @@ impl Run<'_> {
                 return Err(Stopped);
             }
         };
-        let shown = if matches!(kind, "object" | "array") { None } else { Some(shown(value)) };
+        let shown = match kind {
+            _ if self.shows_types => Some(quoted(kind)),
+            "object" | "array" => None,
+            _ => Some(shown(value)),
+        };
         let with = |what: &str| format!("{what}: {detail}");
         let (reason, message) = match (rule.reason, shown) {
             (Reason::Invalid, None) => ("FieldValueInvalid", with("Invalid value")),

@@ -134,8 +134,10 @@ fn api_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.into() } else { format!("{group}/{version}") }
 }
 
-/// The name of the scheme in Go's errors: the source position of its creation in the official builds.
-const SCHEME: &str = "pkg/runtime/scheme.go:111";
+/// Returns the name of the scheme in Go's errors: the source position of its creation in the official builds.
+pub(crate) fn scheme_name(kubernetes: KubernetesVersion) -> &'static str {
+    if kubernetes < KubernetesVersion::V1_35 { "pkg/runtime/scheme.go:110" } else { "pkg/runtime/scheme.go:111" }
+}
 
 /// The reason why a document could not be decoded, before it is formatted for the response.
 enum Failure {
@@ -347,7 +349,7 @@ impl Plan {
                 "no kind {} is registered for version {} in scheme {}",
                 go_quote(&actual.kind),
                 go_quote(&gv),
-                go_quote(SCHEME)
+                go_quote(scheme_name(self.kubernetes))
             )));
         }
         let moved = |group: &str| group == "extensions" || self.kind == "Event";

@@ -24,6 +24,7 @@ use crate::{
     encoded::Style,
     health,
     identity::User,
+    kubernetes::KubernetesVersion,
     openapi,
     request::{self, InvalidPath, Query, RequestInfo, ResourcePath},
     resource::{ResourceInfo, ResourceTable},
@@ -99,8 +100,11 @@ pub(crate) enum Failure {
     NotFound,
     /// The body was not received completely.
     Incomplete,
-    /// The path cannot be resolved to a request.
-    InvalidPath(String),
+    /// The request cannot be processed. Answered in plain text.
+    Internal {
+        target: String,
+        why: String,
+    },
     /// The path contains an invalid escape.
     Malformed,
 }
@@ -122,7 +126,9 @@ impl From<ReadError> for Failure {
 
 impl From<InvalidPath> for Failure {
     fn from(error: InvalidPath) -> Self {
-        Self::InvalidPath(error.path)
+        let why =
+            format!("failed to create RequestInfo: unable to determine kind and namespace from url, {}", error.path);
+        Self::Internal { target: error.path, why }
     }
 }
 
@@ -133,7 +139,7 @@ impl Failure {
             Self::NotFound => 404,
             Self::Malformed => 400,
             Self::Incomplete => 504,
-            Self::InvalidPath(_) => 500,
+            Self::Internal { .. } => 500,
         }
     }
 
@@ -144,9 +150,8 @@ impl Failure {
             Self::NotFound => respond::text(StatusCode::NOT_FOUND, "404 page not found\n"),
             Self::Malformed => respond::text(StatusCode::BAD_REQUEST, "400 Bad Request"),
             Self::Incomplete => respond::respond(StatusCode::GATEWAY_TIMEOUT, respond::TEXT, Body::whole(INCOMPLETE)),
-            Self::InvalidPath(path) => {
-                let why = "failed to create RequestInfo: unable to determine kind and namespace from url";
-                let message = format!("Internal Server Error: {}: {why}, {path}\n", go_quote(path));
+            Self::Internal { target, why } => {
+                let message = format!("Internal Server Error: {}: {why}\n", go_quote(target));
                 respond::text(StatusCode::INTERNAL_SERVER_ERROR, message)
             }
         }
@@ -191,7 +196,7 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
             stopping: origin.stopping.clone(),
             user: Arc::default(),
         };
-        let user = authenticate(&server, &origin.trust, &exchange).await.map_err(Failure::Unauthorized)?;
+        let user = authenticate(&server, &origin.trust, &exchange).await?;
         server.authorize(&user, &AccessAttributes::of(&exchange.info)).await.map_err(Failure::Unauthorized)?;
         exchange.user = user;
         answer(&server, exchange, body).await
@@ -218,14 +223,25 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
     response
 }
 
-async fn authenticate(server: &State, trust: &Trust, exchange: &Exchange) -> Result<Arc<User>, Status> {
+/// Returns the user for whom a request runs.
+async fn authenticate(server: &State, trust: &Trust, exchange: &Exchange) -> Result<Arc<User>, Failure> {
     let user = match trust {
         Trust::InProcess(user) => user.clone(),
         Trust::Socket(certificate) => {
-            server.authenticator().authenticate(server, certificate, &exchange.headers, &exchange.warnings).await?
+            let authenticator = server.authenticator();
+            let user = authenticator.authenticate(server, certificate, &exchange.headers, &exchange.warnings).await;
+            user.map_err(Failure::Unauthorized)?
         }
     };
-    authn::impersonated(server, server.authenticator(), user, &exchange.info, &exchange.headers).await
+    let user = authn::impersonated(server, server.authenticator(), user, &exchange.info, &exchange.headers).await;
+    user.map_err(|status| {
+        // Before 1.35, invalid headers are internal errors.
+        if status.code == 400 && server.choices.kubernetes < KubernetesVersion::V1_35 {
+            Failure::Internal { target: exchange.target(), why: status.message }
+        } else {
+            Failure::Unauthorized(status)
+        }
+    })
 }
 
 /// Answers an authorized request. Most requests are for resources, so these are routed first.
@@ -349,6 +365,12 @@ fn is_foreign(path: &str, table: &ResourceTable) -> bool {
 }
 
 impl Exchange {
+    /// Returns the path and the query.
+    fn target(&self) -> String {
+        let query = self.raw_query.as_ref().map(|query| format!("?{query}"));
+        format!("{}{}", self.info.path, query.unwrap_or_default())
+    }
+
     fn header(&self, name: HeaderName) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }

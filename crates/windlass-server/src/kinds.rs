@@ -256,15 +256,7 @@ impl BuiltIn {
     fn new(kind: &'static Kind, entry: &CatalogResource, options: &KindOptions) -> Self {
         let has_scale = entry.subresources.iter().any(|subresource| subresource.name == "scale");
         let allocator = || AddressAllocator::new(options.service_cidr, options.entropy.clone());
-        let rules = Rules {
-            kubernetes: options.kubernetes,
-            name: gates::name_rule(options.kubernetes, entry.group, entry.kind).unwrap_or(kind.rules.name),
-            generation: gates::generation(options.kubernetes, entry.group, entry.kind).unwrap_or(kind.rules.generation),
-            gated_fields: gates::of_kind(entry.group, entry.kind),
-            disabled_pod_fields: gates::of_pods(options.kubernetes),
-            declared: declared::of_kind(options.kubernetes, entry.group, entry.kind),
-            ..kind.rules.clone()
-        };
+        let rules = gates::rules(options.kubernetes, entry.group, entry.kind, &kind.rules);
         Self {
             kind,
             rules,
@@ -340,6 +332,7 @@ impl Strategy for BuiltIn {
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
         (self.kind.warnings)(new, old, &mut warnings);
+        warnings.retain(|text| gates::has_warning(self.rules.kubernetes, text));
         warnings
     }
 

@@ -13,6 +13,7 @@ mod path;
 mod requirement;
 mod seen;
 mod tree;
+mod wording;
 
 pub(crate) use self::{
     address::{Range, parse as parse_address},

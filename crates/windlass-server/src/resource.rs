@@ -6,6 +6,7 @@ mod column;
 mod conversion;
 mod info;
 mod item;
+mod pod_gates;
 mod resets;
 mod strategy;
 mod target;

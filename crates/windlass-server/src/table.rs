@@ -238,7 +238,9 @@ fn recorded(kubernetes: KubernetesVersion) -> &'static HashMap<&'static str, Arc
 fn built_in_columns(kubernetes: KubernetesVersion, group: &str, version: &str, plural: &str) -> Arc<[Column]> {
     static FALLBACK: OnceLock<Arc<[Column]>> = OnceLock::new();
     match recorded(kubernetes).get(format!("{group}/{version}/{plural}").as_str()) {
-        Some(columns) if cells::printer(group, plural).is_some() || has_created_at(columns) => columns.clone(),
+        Some(columns) if cells::printer(kubernetes, group, plural).is_some() || has_created_at(columns) => {
+            columns.clone()
+        }
         _ => FALLBACK.get_or_init(|| [Column::name(), Column::age("string")].into()).clone(),
     }
 }
@@ -250,7 +252,7 @@ fn built_in_cells(
     object: &Value,
     now: Timestamp,
 ) -> Vec<Value> {
-    if let Some(printer) = cells::printer(group, plural) {
+    if let Some(printer) = cells::printer(kubernetes, group, plural) {
         return printer(object, now);
     }
     let name = object["metadata"]["name"].as_str().unwrap_or_default();

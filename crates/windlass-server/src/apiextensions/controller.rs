@@ -276,7 +276,7 @@ impl Controller {
         if !may_serve || self.published.get(&crd.name) == Some(crd) {
             return;
         }
-        let new = custom::resources(crd, registry.entropy());
+        let new = custom::resources(crd, registry.resources().kubernetes(), registry.entropy());
         registry.change_resources(|table| {
             let is_other = |resource: &&Arc<ResourceInfo>| !defines(crd, resource);
             table.all().iter().filter(is_other).cloned().chain(new).collect()

@@ -20,6 +20,7 @@ use crate::apiextensions::{
 use crate::{
     codec::{CustomKind, Decoded, Format, decode_object_meta, go_numbers, sort_keys, strict_error},
     field_manager::{self, Type},
+    kubernetes::KubernetesVersion::{self, V1_35, V1_36},
     object::{self, Causes, Errors, Tree},
     patch,
     resource::{
@@ -31,6 +32,7 @@ use crate::{
 /// The decoder of one version.
 #[derive(Debug)]
 pub(super) struct CustomType {
+    kubernetes: KubernetesVersion,
     group: String,
     version: String,
     kind: String,
@@ -64,9 +66,9 @@ const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", 
 const SUBRESOURCE_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 /// Returns the resources of a CRD: one per served version.
-pub(super) fn resources(crd: &Crd, entropy: &Entropy) -> Vec<Arc<ResourceInfo>> {
+pub(super) fn resources(crd: &Crd, kubernetes: KubernetesVersion, entropy: &Entropy) -> Vec<Arc<ResourceInfo>> {
     let Some(storage) = crd.storage() else { return Vec::new() };
-    let mut stored = Stored::new(crd, storage, entropy);
+    let mut stored = Stored::new(crd, storage, kubernetes, entropy);
     let types = Arc::clone(&stored.types);
     let (served, unserved): (Vec<_>, Vec<_>) =
         crd.versions.iter().zip(&*types).partition(|(version, _)| version.served);
@@ -84,9 +86,13 @@ pub(super) fn prefix(crd: &Crd) -> String {
 }
 
 /// Returns the resource of the stored version, served or not.
-pub(super) fn stored_resource(crd: &Crd, entropy: &Entropy) -> Option<Arc<ResourceInfo>> {
+pub(super) fn stored_resource(
+    crd: &Crd,
+    kubernetes: KubernetesVersion,
+    entropy: &Entropy,
+) -> Option<Arc<ResourceInfo>> {
     let storage = crd.storage()?;
-    let stored = Stored::new(crd, storage, entropy);
+    let stored = Stored::new(crd, storage, kubernetes, entropy);
     Some(Arc::new(resource(crd, storage, Arc::clone(&stored.ty), &stored)))
 }
 
@@ -100,12 +106,11 @@ struct Stored {
 }
 
 impl Stored {
-    fn new(crd: &Crd, storage: &DefinitionVersion, entropy: &Entropy) -> Self {
+    fn new(crd: &Crd, storage: &DefinitionVersion, kubernetes: KubernetesVersion, entropy: &Entropy) -> Self {
         let webhook = Webhook::of(&crd.conversion, entropy);
-        let ty = Arc::new(CustomType::new(crd, storage, &storage.name));
-        let types = crd.versions.iter().map(|version| {
-            if version.storage { Arc::clone(&ty) } else { Arc::new(CustomType::new(crd, version, &storage.name)) }
-        });
+        let type_of = |version| Arc::new(CustomType::new(crd, version, kubernetes, &storage.name));
+        let ty = type_of(storage);
+        let types = crd.versions.iter().map(|version| if version.storage { Arc::clone(&ty) } else { type_of(version) });
         let webhook = webhook.map(|webhook| Arc::new(webhook) as Arc<dyn VersionConverter>);
         Self { types: types.collect(), ty, webhook, unserved: Arc::new([]) }
     }
@@ -188,13 +193,14 @@ fn conversion(shown: &Arc<CustomType>, stored: &Stored) -> Conversion {
 // === impl CustomType ===
 
 impl CustomType {
-    fn new(crd: &Crd, version: &DefinitionVersion, storage_version: &str) -> Self {
+    fn new(crd: &Crd, version: &DefinitionVersion, kubernetes: KubernetesVersion, storage_version: &str) -> Self {
         Self {
+            kubernetes,
             group: crd.group.clone(),
             version: version.name.clone(),
             kind: crd.accepted.kind.clone(),
             storage_version: storage_version.to_owned(),
-            compiled: Arc::new(Schema::compile(&version.schema)),
+            compiled: Arc::new(Schema::compile(&version.schema, kubernetes)),
             schema: version.schema.clone(),
             columns: CustomColumn::read_all(&version.columns),
             selectable: version.selectable.clone(),
@@ -380,7 +386,14 @@ impl CustomStrategy {
         Self {
             scale_rule,
             rules: Rules {
-                resets: if version.has_status { Resets::BARE_STATUS } else { Resets::NONE },
+                kubernetes: shape.kubernetes,
+                resets: match version.has_status {
+                    true if shape.kubernetes < V1_36 => {
+                        Resets { status_unowned: Some(&["spec"]), ..Resets::BARE_STATUS }
+                    }
+                    true => Resets::BARE_STATUS,
+                    false => Resets::NONE,
+                },
                 metadata: MetadataRule::CHANGES,
                 generation: Generation::Content,
                 unconditional_update: false,
@@ -422,9 +435,11 @@ impl CustomStrategy {
             "FieldValueTooMany",
             "FieldValueTypeInvalid",
         ];
-        let Some(rules) = self.conditions.get_or_init(|| windlass_cel::Rules::compile(&self.shape.schema)) else {
-            return;
-        };
+        let rules = self.conditions.get_or_init(|| {
+            let rules = windlass_cel::Rules::compile(&self.shape.schema)?;
+            Some(rules.show_types(self.shape.kubernetes < V1_35))
+        });
+        let Some(rules) = rules else { return };
         if errors.has_any(&STRUCTURAL_REASONS) {
             let why = "some validation rules were not checked because the object was invalid; correct the existing \
                        errors to complete validation";

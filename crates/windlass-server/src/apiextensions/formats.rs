@@ -11,6 +11,8 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use jiff::civil::Date;
 use regex::Regex;
 
+use crate::kubernetes::KubernetesVersion::{self, V1_34, V1_36};
+
 /// A format: its name without dashes, and its check.
 struct Format {
     name: &'static str,
@@ -38,6 +40,16 @@ const FORMATS: &[Format] = &[
     Format { name: "uuid4", fits: |text| is_uuid(text, Some('4')) },
     Format { name: "uuid5", fits: |text| is_uuid(text, Some('5')) },
 ];
+
+/// Returns the format by which a Kubernetes version checks the values of a type; empty if it ignores the format.
+pub(super) fn checked<'f>(kubernetes: KubernetesVersion, kind: &str, format: &'f str) -> &'f str {
+    let is_ignored = match (kind, format) {
+        ("integer" | "number", _) => kubernetes < V1_36,
+        (_, "k8s-long-name" | "k8s-short-name") => kubernetes < V1_34,
+        _ => false,
+    };
+    if is_ignored { "" } else { format }
+}
 
 /// Reports whether a text has a format. Unknown formats fit any text.
 pub(super) fn fits(format: &str, text: &str) -> bool {

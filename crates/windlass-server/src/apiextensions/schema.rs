@@ -6,8 +6,8 @@ use regex::Regex;
 use serde_json::Value;
 use windlass_cel::compile_pattern;
 
-use super::validate::equal;
-use crate::object::Tree;
+use super::{formats, validate::equal};
+use crate::{kubernetes::KubernetesVersion, object::Tree};
 
 /// The schema of one value. Compiled once per CRD and version.
 #[allow(clippy::struct_excessive_bools, reason = "each is a keyword of the schema language")]
@@ -62,6 +62,8 @@ pub(super) enum List {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Limits {
     pub(super) format: String,
+    /// `true` if a number that is no integer has a second error, about its format.
+    pub(super) repeats_type_errors: bool,
     /// The pattern for strings; `None` if there is none or it is invalid.
     pub(super) pattern: Option<Pattern>,
     pub(super) choices: Option<Choices>,
@@ -99,21 +101,22 @@ pub(super) struct Bound {
 }
 
 impl Schema {
-    /// Compiles a schema; invalid parts are ignored.
-    pub(super) fn compile(schema: &Value) -> Self {
-        let one = |key: &str| schema.at(&[key]).map(|schema| Box::new(Self::compile(schema)));
-        let many = |key: &str| schema.items(&[key]).iter().map(Self::compile).collect();
+    /// Compiles a schema for a Kubernetes version; invalid parts are ignored.
+    pub(super) fn compile(schema: &Value, kubernetes: KubernetesVersion) -> Self {
+        let inner = |schema: &Value| Self::compile(schema, kubernetes);
+        let one = |key: &str| schema.at(&[key]).map(|schema| Box::new(inner(schema)));
+        let many = |key: &str| schema.items(&[key]).iter().map(inner).collect();
         let texts = |key: &str| schema.items(&[key]).iter().filter_map(Value::as_str).map(str::to_owned).collect();
         Self {
             kind: schema.text(&["type"]).to_owned(),
             nullable: schema.flag(&["nullable"]),
             default: schema.at(&["default"]).cloned(),
-            properties: schema.entries(&["properties"]).map(|(name, s)| (name.clone(), Self::compile(s))).collect(),
+            properties: schema.entries(&["properties"]).map(|(name, s)| (name.clone(), inner(s))).collect(),
             additional: match schema.at(&["additionalProperties"]) {
                 None => Additional::Unspecified,
                 Some(Value::Bool(true)) => Additional::Allowed,
                 Some(Value::Bool(false)) => Additional::Forbidden,
-                Some(schema) => Additional::Schema(Box::new(Self::compile(schema))),
+                Some(schema) => Additional::Schema(Box::new(inner(schema))),
             },
             items: one("items"),
             required: texts("required"),
@@ -125,7 +128,7 @@ impl Schema {
                 "map" => List::Map(texts("x-kubernetes-list-map-keys")),
                 _ => List::Atomic,
             },
-            limits: Limits::compile(schema),
+            limits: Limits::compile(schema, kubernetes),
             all_of: many("allOf"),
             any_of: many("anyOf"),
             one_of: many("oneOf"),
@@ -220,14 +223,15 @@ fn write_lookup_key(value: &Value, text: &mut String) {
 }
 
 impl Limits {
-    fn compile(schema: &Value) -> Self {
+    fn compile(schema: &Value, kubernetes: KubernetesVersion) -> Self {
         let count = |key: &str| schema.at(&[key]).and_then(Value::as_u64);
         let bound = |key: &str, exclusive: &str| {
             let at = schema.at(&[key]).and_then(Value::as_f64)?;
             Some(Bound { at, exclusive: schema.flag(&[exclusive]) })
         };
         Self {
-            format: schema.text(&["format"]).to_owned(),
+            repeats_type_errors: kubernetes >= KubernetesVersion::V1_36,
+            format: formats::checked(kubernetes, schema.text(&["type"]), schema.text(&["format"])).to_owned(),
             pattern: Some(schema.text(&["pattern"]))
                 .filter(|text| !text.is_empty())
                 .and_then(|text| Some(Pattern { text: text.to_owned(), compiled: compile_pattern(text).ok()? })),

@@ -13,7 +13,10 @@ use super::{
     schema::Schema,
     validate::{report, validate as validate_value},
 };
-use crate::object::{Causes, Errors, Field};
+use crate::{
+    kubernetes::KubernetesVersion,
+    object::{Causes, Errors, Field},
+};
 
 /// The level of a schema in its parent.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -268,7 +271,7 @@ fn check_default(default: &Field<'_>, schema: &Field<'_>, level: Level, errors: 
     if level == Level::Root {
         return default.forbidden("must not be set at the root", errors);
     }
-    let compiled = Schema::compile(schema.json());
+    let compiled = Schema::compile(schema.json(), errors.kubernetes());
     if has_unknown_fields(default.json(), &compiled) {
         return default.invalid("must not have unknown fields", errors);
     }
@@ -278,6 +281,7 @@ fn check_default(default: &Field<'_>, schema: &Field<'_>, level: Level, errors: 
     if causes.is_empty()
         && let Some(rules) = Rules::of_value(schema.json())
     {
+        let rules = rules.show_types(errors.before(KubernetesVersion::V1_35));
         return report(rules.validate_at(&path, default.json()).causes, errors);
     }
     errors.append_causes(causes);

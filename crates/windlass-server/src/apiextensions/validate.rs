@@ -175,7 +175,7 @@ impl Checker<'_> {
         let message =
             format!("Invalid value: \"{shown}\": {} in body must be of type {allowed}: \"{shown}\"", self.named(path));
         causes.push(cause(path, "FieldValueTypeInvalid", message));
-        if expected == "integer" && found == "number" {
+        if expected == "integer" && found == "number" && schema.limits.repeats_type_errors {
             let format =
                 if format.is_empty() { "(default format)".to_owned() } else { format!("with format {format}") };
             causes.push(without_field(&format!(

@@ -108,7 +108,7 @@ pub(crate) async fn impersonated(
     request: &RequestInfo,
     headers: &HeaderMap,
 ) -> Result<Arc<User>, Status> {
-    let Some(impersonated_user) = impersonated_user(headers)? else { return Ok(caller) };
+    let Some(impersonated_user) = impersonated_user(host.kubernetes(), headers)? else { return Ok(caller) };
     let granted = authenticator.granted_modes();
     let known = granted.last(&caller);
     let order = known.into_iter().chain(available(host.kubernetes()).filter(|index| Some(*index) != known));
@@ -132,7 +132,7 @@ pub(crate) async fn impersonated(
 ///
 /// Header values are bytes, as in Go: invalid UTF-8 becomes U+FFFD, as in JSON. A header is never dropped, because the
 /// request would then run as the caller, or with fewer groups than the client requested.
-fn impersonated_user(headers: &HeaderMap) -> Result<Option<User>, Status> {
+fn impersonated_user(kubernetes: KubernetesVersion, headers: &HeaderMap) -> Result<Option<User>, Status> {
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let first = |name: &str| headers.get(name).map(text).unwrap_or_default();
     let mut impersonated_user = User { name: first(USER), uid: first(UID), ..User::default() };
@@ -149,10 +149,11 @@ fn impersonated_user(headers: &HeaderMap) -> Result<Option<User>, Status> {
     if is_only_name(&impersonated_user) {
         return Ok(None);
     }
-    Err(Status::bad_request(format!(
-        "requested {} without impersonating a user name",
-        go_user_syntax(&impersonated_user)
-    )))
+    Err(Status::bad_request(if kubernetes < KubernetesVersion::V1_36 {
+        format!("requested {} without impersonating a user", go_references(&impersonated_user))
+    } else {
+        format!("requested {} without impersonating a user name", go_user_syntax(&impersonated_user))
+    }))
 }
 
 /// Decodes the key of an extra. A key with an invalid escape is not decoded at all.
@@ -367,6 +368,17 @@ fn go_user_syntax(user: &User) -> String {
     format!("&user.DefaultInfo{{Name:\"\", UID:{}, Groups:{groups}, Extra:{extra}}}", go_quote(&user.uid))
 }
 
+/// Formats the parts of a user as Go formats references to objects: kind, namespace, name, UID, API version, resource
+/// version and field path.
+fn go_references(user: &User) -> String {
+    const VERSION: &str = "authentication.k8s.io/v1";
+    let groups = user.groups.iter().map(|group| format!("{{Group  {group}    }}"));
+    let extra = user.extra.iter().flat_map(|(key, values)| values.iter().map(move |value| (key, value)));
+    let extra = extra.map(|(key, value)| format!("{{UserExtra  {value}  {VERSION}  {key}}}"));
+    let uid = Some(&user.uid).filter(|uid| !uid.is_empty()).map(|uid| format!("{{UID  {uid}  {VERSION}  }}"));
+    format!("[{}]", groups.chain(extra).chain(uid).collect::<Vec<_>>().join(" "))
+}
+
 #[cfg(test)]
 mod tests {
     use http::{HeaderName, StatusCode};
@@ -384,7 +396,7 @@ mod tests {
         let header = |(name, value): &(&str, &[u8])| {
             (HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_bytes(value).unwrap())
         };
-        impersonated_user(&headers.iter().map(header).collect())
+        impersonated_user(KubernetesVersion::V1_36, &headers.iter().map(header).collect())
     }
 
     #[test]

@@ -3,7 +3,10 @@
 use serde_json::Value;
 use windlass_api::{FieldValidation, Status};
 
-use crate::codec::{Format, check_json, plan};
+use crate::{
+    codec::{Format, check_json, plan, scheme_name},
+    kubernetes::KubernetesVersion,
+};
 
 /// The struct into which Go decodes kind and version, as Go prints it.
 const FIND_KIND: &str = concat!(
@@ -12,7 +15,14 @@ const FIND_KIND: &str = concat!(
 );
 
 /// Decodes the body of a DELETE request.
-pub(super) fn decode(body: &[u8], format: Format) -> Result<Value, Status> {
+pub(super) fn decode(body: &[u8], format: Format, kubernetes: KubernetesVersion) -> Result<Value, Status> {
+    decode_body(body, format, kubernetes).map_err(|status| {
+        // Before 1.35, invalid options are internal errors.
+        if kubernetes < KubernetesVersion::V1_35 { Status::unclassified(status.message) } else { status }
+    })
+}
+
+fn decode_body(body: &[u8], format: Format, kubernetes: KubernetesVersion) -> Result<Value, Status> {
     let plan = plan("meta.k8s.io", "v1", "DeleteOptions").expect("the type table contains the options of meta/v1");
     if format != Format::Json {
         return Ok(plan.decode(body, format, FieldValidation::Ignore)?.value);
@@ -36,9 +46,8 @@ pub(super) fn decode(body: &[u8], format: Format) -> Result<Value, Status> {
         let kind = text(object.shift_remove("kind"));
         let version = text(object.shift_remove("apiVersion"));
         if !matches!(kind.as_str(), "" | "DeleteOptions") {
-            let message = format!(
-                "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
-            );
+            let scheme = scheme_name(kubernetes);
+            let message = format!("no kind {kind:?} is registered for version {version:?} in scheme {scheme:?}");
             return Err(Status::bad_request(message));
         }
     }
@@ -50,16 +59,23 @@ mod tests {
     use super::*;
 
     fn wrong(body: &str) -> String {
-        decode(body.as_bytes(), Format::Json).unwrap_err().message
+        decode(body.as_bytes(), Format::Json, KubernetesVersion::default()).unwrap_err().message
     }
 
     #[test]
     fn delete_options_of_any_group_are_decoded() {
         for head in ["", r#""kind":"DeleteOptions","apiVersion":"apps/v1","#] {
             let body = format!("{{{head}\"propagationPolicy\":\"Orphan\",\"bogus\":1}}");
-            assert_eq!(decode(body.as_bytes(), Format::Json).unwrap()["propagationPolicy"], "Orphan", "{body}");
+            assert_eq!(
+                decode(body.as_bytes(), Format::Json, KubernetesVersion::default()).unwrap()["propagationPolicy"],
+                "Orphan",
+                "{body}"
+            );
         }
-        assert_eq!(decode(b"gracePeriodSeconds: 5", Format::Yaml).unwrap()["gracePeriodSeconds"], 5);
+        assert_eq!(
+            decode(b"gracePeriodSeconds: 5", Format::Yaml, KubernetesVersion::default()).unwrap()["gracePeriodSeconds"],
+            5
+        );
     }
 
     #[test]

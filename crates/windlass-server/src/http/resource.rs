@@ -407,7 +407,8 @@ impl Request<'_> {
             return Ok(self.with_caller(delete_params(&self.exchange.query)?));
         }
         let format = media::body_format(&self.exchange.headers)?;
-        Ok(self.with_caller(delete_params_of(&delete_options::decode(&bytes, format)?)?))
+        let options = delete_options::decode(&bytes, format, self.server.choices.kubernetes)?;
+        Ok(self.with_caller(delete_params_of(&options)?))
     }
 
     fn with_caller(&self, params: DeleteParams) -> DeleteParams {

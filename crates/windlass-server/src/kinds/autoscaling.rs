@@ -129,7 +129,9 @@ fn validate_replicas(spec: &Field<'_>, old: &Value, errors: &mut Errors) {
     let is_positive = errors.kubernetes() < KubernetesVersion::V1_37 && old.int(&["spec", "minReplicas"]) != Some(0);
     let lower_bound = i64::from(is_positive);
     min.check_int(lower_bound.., format_args!("must be greater than or equal to {lower_bound}"), errors);
-    if max_count == 0 {
+    if errors.before(V1_36) {
+        max.check_count(1.., "must be greater than 0", errors);
+    } else if max_count == 0 {
         max.required("must be set and greater than 0", errors);
     } else if max_count < 0 {
         max.invalid("must be greater than or equal to 1", errors);
@@ -143,7 +145,7 @@ fn validate_object_reference(reference: &Field<'_>, group: GroupRule, errors: &m
     for name in ["kind", "name"] {
         reference.child(name).required_text(path_segment, errors);
     }
-    if group == GroupRule::Unchecked {
+    if group == GroupRule::Unchecked || errors.before(V1_34) {
         return;
     }
     let api_version = reference.child("apiVersion");

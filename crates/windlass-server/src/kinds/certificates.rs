@@ -22,6 +22,7 @@ const SIGNING_REQUEST: Kind = Kind {
             main: &["spec", "status"],
             status: &["spec", "status.conditions"],
             approval: &["spec", "status.certificate"],
+            ..Resets::NONE
         },
         fields: &[FieldRule { label: "spec.signerName", path: "spec.signerName" }],
         ..Rules::WITH_STATUS
@@ -230,7 +231,8 @@ fn validate_conditions(conditions: &Field<'_>, errors: &mut Errors) {
         condition.check(&[("type", Rule::Required), ("status", Rule::RequiredOneOf(statuses))], errors);
         let opposite = DECISIONS.iter().find(|decision| **decision != kind);
         if DECISIONS.contains(&kind) && opposite.is_some_and(|opposite| seen.has(*opposite)) {
-            conditions.invalid_as(kind, "Approved and Denied conditions are mutually exclusive", errors);
+            let place = if errors.before(V1_34) { condition.child("type") } else { *conditions };
+            place.invalid_as(kind, "Approved and Denied conditions are mutually exclusive", errors);
         }
         condition.check_unique_by("type", &mut seen, errors);
     }

@@ -16,7 +16,12 @@ pub(super) const KINDS: &[Kind] = &[Kind {
 }];
 
 fn validate(class: &Field<'_>, errors: &mut Errors) {
-    class.child("handler").required_text(dns_label, errors);
+    let handler = class.child("handler");
+    if errors.before(V1_36) {
+        handler.check_text(dns_label, errors);
+    } else {
+        handler.required_text(dns_label, errors);
+    }
     validate_overhead(&class.child("overhead.podFixed"), errors);
     validate_scheduling(&class.child("scheduling"), errors);
 }

@@ -1,6 +1,6 @@
 //! The group `storage.k8s.io`: storage classes, and objects of volume drivers.
 
-use self::storage_class::{validate_parameters, validate_provisioner};
+use self::storage_class::{forbid_changes, validate_parameters, validate_provisioner};
 use crate::kinds::{prelude::*, quantity::check_not_negative, selector::validate_selector};
 
 mod csi_driver;
@@ -29,14 +29,7 @@ const ATTRIBUTES_CLASS: Kind = Kind {
     name: "VolumeAttributesClass",
     rules: Rules { returns_deleted: true, changes_first: true, ..Rules::COMMON },
     validate: validate_attributes_class,
-    validate_update: |new, old, errors| {
-        for name in ["driverName", "parameters"] {
-            let field = new.child(name);
-            if !field.same(&old.child(name)) {
-                field.forbidden(&format!("updates to {name} are forbidden."), errors);
-            }
-        }
-    },
+    validate_update: |new, old, errors| forbid_changes(new, old, &["driverName", "parameters"], errors),
     ..BASE
 };
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use windlass_api::{Cause, GroupKind, Status};
 
-use super::{Causes, DeclaredRule, Path, address_problem, dns_subdomain, http_path, same};
+use super::{Causes, DeclaredRule, Path, address_problem, dns_subdomain, http_path, same, wording};
 use crate::{codec::go_quote, kubernetes::KubernetesVersion};
 
 /// The validation errors and warnings of one object.
@@ -34,6 +34,11 @@ impl Errors {
     /// Returns the Kubernetes version whose rules apply.
     pub(crate) const fn kubernetes(&self) -> KubernetesVersion {
         self.kubernetes
+    }
+
+    /// Reports whether the rules are those of an older version.
+    pub(crate) fn before(&self, version: KubernetesVersion) -> bool {
+        self.kubernetes < version
     }
 
     /// Reports whether there are no errors.
@@ -109,8 +114,12 @@ impl Errors {
     /// Adds an error whose message is only formatted if the error is retained: each of many errors may show a large
     /// value.
     fn add_with(&mut self, path: &Path<'_>, reason: &str, message: impl FnOnce() -> String) {
-        let cause = || Cause { reason: reason.to_owned(), message: message(), field: path.to_string() };
-        self.causes.push_with(cause);
+        let kubernetes = self.kubernetes;
+        self.causes.push_with(|| {
+            let mut cause = Cause { reason: reason.to_owned(), message: message(), field: path.to_string() };
+            wording::adjust(kubernetes, &mut cause);
+            cause
+        });
     }
 
     /// Adds a "Required value" error.

@@ -146,7 +146,7 @@ pub(super) const ANY_NAME: NameRule = NameRule::PathSegment;
 
 /// Validates the metadata of a changed object: first the checks of all kinds, then those that the kind repeats.
 pub(super) fn validate_update(target: &Target, new: &Value, old: &Value, rule: MetadataRule, errors: &mut Errors) {
-    let mut found = Errors::default();
+    let mut found = Errors::of(errors.kubernetes());
     validate_changes(new, old, &mut found);
     errors.append(found.clone());
     let metadata = new.at(&["metadata"]).unwrap_or(&Value::Null);

@@ -137,7 +137,9 @@ impl Registry {
     fn set_condition(&self, pod: &mut Value, kind: &str, value: &str) {
         let now = windlass_api::format_time(self.clock().now());
         let status = object_mut(pod, "status");
-        status.shift_remove("nominatedNodeName");
+        if self.resources().kubernetes() >= KubernetesVersion::V1_35 {
+            status.shift_remove("nominatedNodeName");
+        }
         let conditions = status.entry("conditions").or_insert_with(|| json!([]));
         let Some(conditions) = conditions.as_array_mut() else { return };
         let new = json!({"type": kind, "status": value, "lastProbeTime": null, "lastTransitionTime": now});

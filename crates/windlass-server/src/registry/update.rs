@@ -160,6 +160,9 @@ impl Registry {
         let metadata = if scope == WriteScope::Main { rules.metadata } else { MetadataRule::CHANGES };
         meta::validate_update(target, &new, &old, metadata, &mut errors);
         let (strategy, new_field, old_field) = (&resource.strategy, Field::object(&new), Field::object(&old));
+        if scope == WriteScope::Main && rules.validated_twice {
+            strategy.validate(&new_field, &mut errors);
+        }
         match scope {
             WriteScope::Main if rules.changes_first => {
                 strategy.validate_update(&new_field, &old_field, &mut errors);

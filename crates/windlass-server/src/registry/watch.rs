@@ -21,6 +21,7 @@ use crate::{
     watch_cache::{SharedEvent, Subscription},
 };
 use crate::{
+    kubernetes::KubernetesVersion,
     object::{Errors, Path},
     resource::{Item, ResourceInfo, Target},
 };
@@ -111,7 +112,7 @@ impl Registry {
     /// Watches a collection.
     pub(crate) async fn watch(&self, target: &Target, params: WatchParams) -> Result<WatchSession, Status> {
         let selection = Selection::parse(params.labels.as_deref(), params.fields.as_deref())?;
-        check(&params)?;
+        check(&params, self.resources().kubernetes())?;
         if !target.resource.has_verb("watch") {
             let plural = &target.resource.plural;
             let mut status = Status::method_not_allowed();
@@ -365,12 +366,17 @@ fn next_bookmark_time(now: Instant, deadline: Instant) -> Instant {
     }
 }
 
-fn check(params: &WatchParams) -> Result<(), Status> {
+fn check(params: &WatchParams, kubernetes: KubernetesVersion) -> Result<(), Status> {
     let mut errors = Errors::default();
     let path = Path::new("resourceVersionMatch");
     let given = params.version_match.as_deref().unwrap_or_default();
     if params.send_initial_events.is_some() && given != "NotOlderThan" {
         errors.forbidden(&path, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+    }
+    // In 1.33, the feature WatchList is disabled.
+    if params.send_initial_events.is_some() && kubernetes < KubernetesVersion::V1_34 {
+        let text = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
+        errors.forbidden(&Path::new("sendInitialEvents"), text);
     }
     if !given.is_empty() {
         if params.send_initial_events.is_none() {

@@ -16,13 +16,15 @@ pub(crate) struct Resets {
     /// The fields reset by writes of the status. Such writes only change the status and metadata, so this lists the
     /// metadata fields that are reset as well.
     pub(crate) status: &'static [&'static str],
+    /// The fields that the client of a status write does not own, if they are not those that such a write resets.
+    pub(crate) status_unowned: Option<&'static [&'static str]>,
     /// The fields reset by writes of approvals.
     pub(crate) approval: &'static [&'static str],
 }
 
 impl Resets {
     /// No resets: the kind has no separately written parts.
-    pub(crate) const NONE: Self = Self { main: &[], status: &[], approval: &[] };
+    pub(crate) const NONE: Self = Self { main: &[], status: &[], status_unowned: None, approval: &[] };
 
     /// Resets for a kind with a status subresource.
     pub(crate) const STATUS: Self = Self { main: &["status"], status: &["spec"], ..Self::NONE };
@@ -30,11 +32,11 @@ impl Resets {
     /// Resets for a kind whose status subresource does not change metadata.
     pub(crate) const BARE_STATUS: Self = Self { status: &["metadata", "spec"], ..Self::STATUS };
 
-    /// Returns the fields that a write to a subresource resets; the empty subresource is the object itself.
+    /// Returns the fields that a write to a subresource cannot own; the empty subresource is the object itself.
     pub(crate) fn of(&self, subresource: &str) -> &'static [&'static str] {
         match subresource {
             "" | "finalize" => self.main,
-            "status" => self.status,
+            "status" => self.status_unowned.unwrap_or(self.status),
             "approval" => self.approval,
             _ => &[],
         }

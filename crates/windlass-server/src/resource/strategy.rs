@@ -10,7 +10,7 @@ use crate::identity::User;
 use crate::{
     kubernetes::KubernetesVersion,
     object::{DeclaredRule, Errors, Field, NameRule, Tree},
-    resource::{Item, Resets},
+    resource::{Item, Resets, pod_gates},
 };
 
 /// A field of a feature that the kube-apiserver of a version enables by default. Older versions drop the field.
@@ -18,7 +18,9 @@ use crate::{
 pub(crate) struct GatedField {
     /// `*` stands for each element of a list or a map.
     path: &'static str,
-    /// `None` for a feature that no version enables.
+    /// The first version that drops the field.
+    from: KubernetesVersion,
+    /// The first version that no longer drops it. `None` for a feature that no version enables.
     since: Option<KubernetesVersion>,
 }
 
@@ -144,6 +146,8 @@ pub(crate) struct Rules {
     /// The fields of features that are disabled in older Kubernetes versions, and fields of disabled features that also
     /// status updates drop.
     pub(crate) gated_fields: &'static [GatedField],
+    /// The same for pod specs.
+    pub(crate) gated_pod_fields: &'static [GatedField],
     /// The paths of fields of disabled features in the pod spec.
     pub(crate) disabled_pod_fields: &'static [&'static str],
     /// The rules that the Kubernetes version declares with the kind's type.
@@ -163,6 +167,9 @@ pub(crate) struct Rules {
     pub(crate) cached: bool,
     /// `true` if an update is validated for its changes first, and for its resulting state second.
     pub(crate) changes_first: bool,
+    /// `true` if an update is validated twice for its resulting state. Errors are then reported as for
+    /// [`MetadataRule`].
+    pub(crate) validated_twice: bool,
     /// Returns `true` if the first update of this new object is written even without changes. The real server stores
     /// such an object without the defaults that it applies on reads.
     pub(crate) rewrites_new: fn(&Value) -> bool,
@@ -311,6 +318,7 @@ impl Rules {
         deletion: Deletion::Plain,
         disabled_fields: &[],
         gated_fields: &[],
+        gated_pod_fields: &[],
         disabled_pod_fields: &[],
         declared: &[],
         kubernetes: KubernetesVersion::V1_36,
@@ -320,6 +328,7 @@ impl Rules {
         unknown_field: UnknownField::Listed,
         cached: true,
         changes_first: false,
+        validated_twice: false,
         rewrites_new: |_| false,
         restores: false,
     };
@@ -342,28 +351,27 @@ impl Rules {
             for path in self.disabled_pod_fields {
                 drop_at(pod, path);
             }
+            drop_gated(pod, self.gated_pod_fields, self.kubernetes);
+            pod_gates::drop_disabled(self.kubernetes, pod);
         }
         self.drop_gated_fields(object);
     }
 
     /// Removes the gated fields of features that are disabled in this Kubernetes version.
     pub(crate) fn drop_gated_fields(&self, object: &mut Value) {
-        let is_disabled = |field: &&GatedField| field.since.is_none_or(|since| self.kubernetes < since);
-        for field in self.gated_fields.iter().filter(is_disabled) {
-            drop_at(object, field.path);
-        }
+        drop_gated(object, self.gated_fields, self.kubernetes);
     }
 }
 
 impl GatedField {
-    /// Returns a field that is dropped before `since`.
-    pub(crate) const fn new(path: &'static str, since: KubernetesVersion) -> Self {
-        Self { path, since: Some(since) }
+    /// Returns a field that the versions from `from` to that before `since` drop.
+    pub(crate) const fn new(path: &'static str, from: KubernetesVersion, since: KubernetesVersion) -> Self {
+        Self { path, from, since: Some(since) }
     }
 
     /// Returns a field that every version drops.
     pub(crate) const fn disabled(path: &'static str) -> Self {
-        Self { path, since: None }
+        Self { path, from: KubernetesVersion::ALL[0], since: None }
     }
 }
 
@@ -394,6 +402,14 @@ fn text_at<'v>(object: &'v Value, path: &str) -> Cow<'v, str> {
         Some(Value::Number(number)) => Cow::Owned(number.to_string()),
         Some(Value::Bool(flag)) => Cow::Borrowed(if *flag { "true" } else { "false" }),
         _ => Cow::Borrowed(""),
+    }
+}
+
+fn drop_gated(value: &mut Value, fields: &[GatedField], kubernetes: KubernetesVersion) {
+    let is_dropped =
+        |field: &&GatedField| kubernetes >= field.from && field.since.is_none_or(|since| kubernetes < since);
+    for field in fields.iter().filter(is_dropped) {
+        drop_at(value, field.path);
     }
 }
 

@@ -6,13 +6,15 @@ use jiff::Timestamp;
 use serde_json::Value;
 use windlass_api::{LabelSelector, Operator, Requirement, parse_time};
 
+use crate::kubernetes::KubernetesVersion;
+
 use super::{autoscaling, core, duration, extensions, networking, pods, storage, workloads};
 
 /// Returns the cells of an object, one per recorded column.
 pub(super) type Printer = fn(&Value, Timestamp) -> Vec<Value>;
 
-/// Returns the printer of a kind, for any version of its group.
-pub(super) fn printer(group: &str, plural: &str) -> Option<Printer> {
+/// Returns the printer of a kind in a Kubernetes version, for any version of its group.
+pub(super) fn printer(kubernetes: KubernetesVersion, group: &str, plural: &str) -> Option<Printer> {
     Some(match (group, plural) {
         ("", "componentstatuses") => core::component_status,
         ("", "configmaps") => core::config_map,
@@ -27,6 +29,9 @@ pub(super) fn printer(group: &str, plural: &str) -> Option<Printer> {
         ("", "replicationcontrollers") => workloads::replication_controller,
         ("", "resourcequotas") => core::resource_quota,
         ("", "secrets") => core::secret,
+        ("", "serviceaccounts") if kubernetes < KubernetesVersion::V1_35 => {
+            |account, now| vec![name(account), items(&account["secrets"]).len().into(), age(account, now)]
+        }
         ("", "serviceaccounts") => name_and_age,
         ("", "services") => core::service,
         ("apps", "controllerrevisions") => workloads::controller_revision,

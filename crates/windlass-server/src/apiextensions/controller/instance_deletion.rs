@@ -39,7 +39,7 @@ impl InstanceDeletion {
             storage: Arc::clone(registry.storage()),
             name: definition.name.clone(),
             uid: definition.uid.clone(),
-            resource: custom::stored_resource(definition, registry.entropy())?,
+            resource: custom::stored_resource(definition, registry.resources().kubernetes(), registry.entropy())?,
         })
     }
 

@@ -51,7 +51,7 @@ fn validate(level: &Field<'_>, errors: &mut Errors) {
             limited.check_set("must not be empty when type is Limited", errors);
             limited.if_set(validate_limited, errors);
         }
-        "" => kind.required("", errors),
+        "" if !errors.before(V1_36) => kind.required("", errors),
         _ => kind.unsupported(&["Exempt", "Limited"], errors),
     }
     if name == "catch-all" {
@@ -77,7 +77,7 @@ fn validate_limited(limited: &Field<'_>, errors: &mut Errors) {
         }
         ("Queue", true) => validate_queuing(&queuing, errors),
         ("Reject", false) => {}
-        ("", _) => kind.required("", errors),
+        ("", _) if !errors.before(V1_36) => kind.required("", errors),
         _ => kind.unsupported(&["Queue", "Reject"], errors),
     }
     limited.child("lendablePercent").in_range(0, 100, errors);

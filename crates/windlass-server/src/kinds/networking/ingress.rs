@@ -114,8 +114,9 @@ fn validate_backend(backend: &Field<'_>, errors: &mut Errors) {
 }
 
 fn validate_service_backend(backend: &Field<'_>, service: &Field<'_>, errors: &mut Errors) {
-    let name = service.child("name");
-    name.required_text(dns_label, errors);
+    // The feature RelaxedServiceNameValidation.
+    let syntax: fn(&str) -> Vec<String> = if errors.before(V1_36) { dns_label_1035 } else { dns_label };
+    service.child("name").required_text(syntax, errors);
     let (name, number) = (service.child("port.name"), service.child("port.number"));
     match (name.text(), number.int().unwrap_or_default()) {
         ("", 0) => backend.required("port name or number is required", errors),

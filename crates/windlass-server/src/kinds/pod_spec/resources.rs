@@ -2,14 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::{
-    kinds::{
-        amount,
-        pod_spec::defaults::requested,
-        prelude::*,
-        quantity::{check_integer, check_not_negative},
-    },
-    kubernetes::KubernetesVersion,
+use crate::kinds::{
+    amount,
+    pod_spec::defaults::requested,
+    prelude::*,
+    quantity::{check_integer, check_not_negative},
 };
 
 /// The owner of the resources.
@@ -268,7 +265,7 @@ pub(super) fn validate_restart(container: &Field<'_>, errors: &mut Errors) {
     validate_policy_for_rules(container, errors);
     let rules = container.child("restartPolicyRules");
     rules.at_most(MAX_RESTART_RULES, errors);
-    let actions = if errors.kubernetes() < KubernetesVersion::V1_36 { &RESTART_ACTIONS[..1] } else { &RESTART_ACTIONS };
+    let actions = if errors.before(V1_36) { &RESTART_ACTIONS[..1] } else { &RESTART_ACTIONS };
     for rule in rules.items() {
         rule.child("action").supported(actions, errors);
         let codes = rule.child("exitCodes");

@@ -187,7 +187,8 @@ pub(super) fn validate_host_users(spec: &Field<'_>, errors: &mut Errors) {
             spec.child(reported_name).forbidden(USER_NAMESPACE, errors);
         }
     }
-    for kind in ContainerKind::START_ORDER {
+    let kinds = if errors.before(V1_34) { &[][..] } else { &ContainerKind::START_ORDER[..] };
+    for kind in kinds {
         for container in spec.child(kind.list()).items() {
             container.child("volumeDevices").check_empty(USER_NAMESPACE, errors);
         }

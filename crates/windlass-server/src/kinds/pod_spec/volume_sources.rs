@@ -323,7 +323,11 @@ fn validate_csi(source: &Field<'_>, owner: Owner<'_>, errors: &mut Errors) {
 /// Validates the name of a volume driver.
 pub(crate) fn validate_driver_name(name: &Field<'_>, errors: &mut Errors) {
     if name.is_empty() {
-        return name.required("", errors);
+        name.required("", errors);
+        // Before 1.35, the syntax of an empty name is checked, too.
+        if !errors.before(V1_35) {
+            return;
+        }
     }
     name.check_bytes(MAX_DRIVER_NAME, errors);
     name.invalid_each(dns_subdomain(&name.text().to_lowercase()), errors);

@@ -26,7 +26,7 @@ pub(super) fn validate_volumes<'v>(spec: &Field<'v>, errors: &mut Errors) -> Vol
     let volumes = spec.child("volumes");
     let mut valid = HashMap::new();
     for (volume, value) in volumes.items().zip(spec.json().items(&["volumes"])) {
-        let mut found = Errors::default();
+        let mut found = Errors::of(errors.kubernetes());
         validate_source(&volume, &mut found);
         let (name, name_field) = (value.text(&["name"]), volume.child("name"));
         name_field.required_text(dns_label, &mut found);

@@ -37,18 +37,23 @@ fn validate(node: &Field<'_>, errors: &mut Errors) {
 }
 
 fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    // The feature MutableCSINodeAllocatableCount.
+    let is_fixed = errors.before(V1_35);
+    let immutable: &[&str] =
+        if is_fixed { &["nodeID", "topologyKeys", "allocatable"] } else { &["nodeID", "topologyKeys"] };
     let drivers = first_by(new.json().items(&["spec", "drivers"]), |driver| driver.text(&["name"]));
     for old in old.json().items(&["spec", "drivers"]) {
         let Some(new) = drivers.get(old.text(&["name"])) else { continue };
-        if ["nodeID", "topologyKeys"].iter().all(|field| same(new.at(&[field]), old.at(&[field]))) {
+        if immutable.iter().all(|field| same(new.at(&[field]), old.at(&[field]))) {
             continue;
         }
+        let allocatable = new.at(&["allocatable"]).filter(|_| is_fixed);
         // The value is shown with Go's field names, and without the fields that may change.
         let shown = json!({
             "Name": new.text(&["name"]),
             "NodeID": new.text(&["nodeID"]),
             "TopologyKeys": new.at(&["topologyKeys"]).unwrap_or(&Value::Null),
-            "Allocatable": null,
+            "Allocatable": allocatable.map(|allocatable| json!({"Count": allocatable.at(&["count"])})),
         });
         errors.invalid(&Path::new("spec.drivers"), &shown, "field is immutable");
     }

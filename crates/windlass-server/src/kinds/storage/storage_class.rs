@@ -9,7 +9,8 @@ pub(super) const KIND: Kind = Kind {
     rules: Rules { returns_deleted: true, ..Rules::COMMON },
     default,
     validate,
-    immutable: &["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"],
+    validate_update,
+    immutable: &["volumeBindingMode"],
     ..BASE
 };
 
@@ -34,6 +35,25 @@ fn validate(class: &Field<'_>, errors: &mut Errors) {
     let mode = class.child("volumeBindingMode");
     mode.supported(&BINDING_MODES, errors);
     validate_topologies(&class.child("allowedTopologies"), errors);
+}
+
+fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
+    const IMMUTABLE: [&str; 3] = ["parameters", "provisioner", "reclaimPolicy"];
+    if errors.before(V1_36) {
+        forbid_changes(new, old, &IMMUTABLE, errors);
+    } else {
+        new.check_immutable(old, &IMMUTABLE, errors);
+    }
+}
+
+/// Adds a "Forbidden" error for each of these fields that differs from that of `old`.
+pub(super) fn forbid_changes(new: &Field<'_>, old: &Field<'_>, names: &[&str], errors: &mut Errors) {
+    for name in names {
+        let field = new.child(name);
+        if !field.same(&old.child(name)) {
+            field.forbidden(&format!("updates to {name} are forbidden."), errors);
+        }
+    }
 }
 
 /// Validates the name of a class's volume driver.

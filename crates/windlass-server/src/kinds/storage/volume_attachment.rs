@@ -18,6 +18,7 @@ pub(super) const KIND: Kind = Kind {
     },
     default: |object| change_each(object, "spec.source.inlineVolumeSpec", default_source),
     validate,
+    validate_create,
     validate_update,
     validate_status: |new, _, errors| validate(new, errors),
     ..BASE
@@ -28,12 +29,28 @@ const MAX_MESSAGE: usize = 1024;
 
 fn validate(attachment: &Field<'_>, errors: &mut Errors) {
     let (spec, status) = (attachment.child("spec"), attachment.child("status"));
-    validate_driver_name(&spec.child("attacher"), errors);
+    let attacher = spec.child("attacher");
+    if errors.before(V1_36) {
+        attacher.check_not_empty("", errors);
+    } else {
+        validate_driver_name(&attacher, errors);
+    }
     let source = spec.child("source");
     validate_source(&source, errors);
     spec.child("nodeName").check_text(dns_subdomain, errors);
     validate_status(&status, errors);
-    source.child("persistentVolumeName").check_set_text(dns_subdomain, errors);
+    if !errors.before(V1_36) {
+        source.child("persistentVolumeName").check_set_text(dns_subdomain, errors);
+    }
+}
+
+/// Validates a new attachment. Before 1.36, names are only validated here.
+fn validate_create(attachment: &Field<'_>, errors: &mut Errors) {
+    if errors.before(V1_36) {
+        let spec = attachment.child("spec");
+        validate_driver_name(&spec.child("attacher"), errors);
+        spec.child("source.persistentVolumeName").check_set_text(dns_subdomain, errors);
+    }
 }
 
 fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {

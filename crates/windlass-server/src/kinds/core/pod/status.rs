@@ -23,7 +23,8 @@ pub(super) fn validate(pod: &Field<'_>, old_pod: &Field<'_>, errors: &mut Errors
     let node = status.child("nominatedNodeName");
     if !node.is_empty() && node.text() != old_status.child("nominatedNodeName").text() {
         node.check_text(dns_subdomain, errors);
-        if !old_pod.child("spec.nodeName").is_empty() {
+        // The feature ClearingNominatedNodeNameAfterBinding.
+        if !errors.before(V1_35) && !old_pod.child("spec.nodeName").is_empty() {
             node.forbidden("may not be set on pods that are already bound to a node", errors);
         }
     }
