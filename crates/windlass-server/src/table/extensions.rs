@@ -41,6 +41,32 @@ pub(super) fn printer(group: &str, plural: &str) -> Option<Printer> {
     })
 }
 
+/// Returns the cells of a CRD since 1.37. Older versions print its name and time.
+pub(super) fn custom_resource_definition(crd: &Value) -> Vec<Value> {
+    let spec = &crd["spec"];
+    let versions = items(&spec["versions"]).iter().filter(|version| version["served"] == true);
+    let mut versions: Vec<String> = versions
+        .map(|version| {
+            format!("{}{}", text(&version["name"]), if version["storage"] == true { "(storage)" } else { "" })
+        })
+        .collect();
+    versions.sort_unstable();
+    let short_names: Vec<&str> = items(&spec["names"]["shortNames"]).iter().map(text).collect();
+    let is_established = items(&crd["status"]["conditions"])
+        .iter()
+        .any(|condition| condition["type"] == "Established" && condition["status"] == "True");
+    vec![
+        name(crd),
+        text(&spec["scope"]).into(),
+        versions.join(",").into(),
+        crd["metadata"]["creationTimestamp"].as_str().unwrap_or("0001-01-01T00:00:00Z").into(),
+        text(&spec["group"]).into(),
+        text(&spec["names"]["kind"]).into(),
+        short_names.join(",").into(),
+        is_established.into(),
+    ]
+}
+
 fn pod_certificate_request(request: &Value) -> Vec<Value> {
     let spec = &request["spec"];
     let mut kinds = items(&request["status"]["conditions"]).iter().map(|condition| text(&condition["type"]));
