@@ -28,8 +28,6 @@ pub(crate) use self::tables::Tables;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum KubernetesVersion {
-    /// Kubernetes 1.33.
-    V1_33,
     /// Kubernetes 1.34.
     V1_34,
     /// Kubernetes 1.35.
@@ -49,13 +47,12 @@ pub struct UnknownKubernetesVersion {
 
 impl KubernetesVersion {
     /// All versions, in ascending order.
-    pub const ALL: &[Self] = &[Self::V1_33, Self::V1_34, Self::V1_35, Self::V1_36];
+    pub const ALL: &[Self] = &[Self::V1_34, Self::V1_35, Self::V1_36];
 
     /// Returns the minor version, such as 36.
     #[must_use]
     pub const fn minor(self) -> u32 {
         match self {
-            Self::V1_33 => 33,
             Self::V1_34 => 34,
             Self::V1_35 => 35,
             Self::V1_36 => 36,
@@ -66,7 +63,6 @@ impl KubernetesVersion {
     #[must_use]
     pub const fn release(self) -> &'static str {
         match self {
-            Self::V1_33 => "v1.33.13",
             Self::V1_34 => "v1.34.4",
             Self::V1_35 => "v1.35.4",
             Self::V1_36 => "v1.36.3",

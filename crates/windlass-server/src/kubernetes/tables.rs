@@ -31,7 +31,6 @@ static DEFAULT: Tables = Tables {
 /// Returns the differences of a version from the default one; `None` for the default version.
 const fn differences(version: KubernetesVersion) -> Option<&'static str> {
     match version {
-        KubernetesVersion::V1_33 => Some(include_str!("../../data/minors/1.33.txt")),
         KubernetesVersion::V1_34 => Some(include_str!("../../data/minors/1.34.txt")),
         KubernetesVersion::V1_35 => Some(include_str!("../../data/minors/1.35.txt")),
         KubernetesVersion::V1_36 => None,
