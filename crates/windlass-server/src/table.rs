@@ -274,17 +274,19 @@ fn has_created_at(columns: &[Column]) -> bool {
     matches!(columns, [_, second] if second.name == "Created At" && second.kind == "date")
 }
 
-/// Returns the fields whose descriptions columns use. Those of the default version include those of all others.
+/// Returns the fields whose descriptions columns use, in all versions.
 pub(crate) fn description_sources() -> impl Iterator<Item = &'static str> {
     let columns =
         recorded(KubernetesVersion::default()).values().flat_map(|columns| columns.iter()).map(|column| column.source);
-    columns.chain([NAME, CREATED, DESIRED, AVAILABLE]).filter(|source| !source.is_empty())
+    columns.chain([NAME, CREATED, DESIRED, AVAILABLE, SECRETS]).filter(|source| !source.is_empty())
 }
 
 const NAME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta#name";
 const CREATED: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta#creationTimestamp";
 const DESIRED: &str = "io.k8s.api.autoscaling.v1.ScaleSpec#replicas";
 const AVAILABLE: &str = "io.k8s.api.autoscaling.v1.ScaleStatus#replicas";
+/// A column of 1.33.
+const SECRETS: &str = "io.k8s.api.core.v1.ServiceAccount#secrets";
 
 fn parse(text: &'static str) -> HashMap<&'static str, Arc<[Column]>> {
     let column = |cell: &'static str| {

@@ -490,7 +490,8 @@ mod tests {
         let text = |version: KubernetesVersion, start: StructRef| {
             let (mut found, mut open) = (std::collections::BTreeMap::new(), vec![start]);
             while let Some(next) = open.pop() {
-                if found.insert(next.0.id, next.0.body).is_none() {
+                // 1.33 writes a creation time that is not set, as null.
+                if found.insert(next.0.id, next.0.body.replace("\toz\t", "\to\t")).is_none() {
                     open.extend(next.get().fields.iter().filter_map(|field| field.ty.innermost()));
                 }
             }

@@ -118,9 +118,11 @@ impl Registry {
             }
             let mut new = old.clone();
             object_mut(&mut new, "spec").insert("nodeName".to_owned(), node.into());
-            for map in ["annotations", "labels"] {
-                for (key, value) in binding.entries(&["metadata", map]) {
-                    let entry = metadata_mut(&mut new).entry(map).or_insert_with(|| json!({}));
+            // Before 1.35, a binding has no labels for the pod.
+            let has_labels = self.resources().kubernetes() >= KubernetesVersion::V1_35;
+            for map in if has_labels { &["annotations", "labels"][..] } else { &["annotations"] } {
+                for (key, value) in binding.entries(&["metadata", *map]) {
+                    let entry = metadata_mut(&mut new).entry(*map).or_insert_with(|| json!({}));
                     crate::object::as_object(entry).insert(key.clone(), value.clone());
                 }
             }
