@@ -161,7 +161,7 @@ impl CreateApi {
         if self.makes_controller(&project) {
             create(&mut changes, CONTROLLER, &values)?;
             declare_controller(&mut changes, &project.krate(), &module)?;
-            self.grant(&mut changes, &values, &group, &resource)?;
+            grant_controller(&mut changes, &values, &group, &resource)?;
         }
         project.put(resource);
         project.write(&mut changes)?;
@@ -322,18 +322,18 @@ impl CreateApi {
         })?;
         changes.edit("config/default/kustomization.yaml", |_, text| Ok(with_resource(text, "../crd")))
     }
+}
 
-    /// Grants the permissions that the controller's code requires.
-    fn grant(&self, changes: &mut Changes, values: &Value, group: &str, resource: &Resource) -> Result<(), Error> {
-        let plural = &resource.plural;
-        let rules = [
-            rule(group, plural, "get,list,watch,update,patch"),
-            rule(group, &format!("{plural}/finalizers"), "update"),
-            rule(group, &format!("{plural}/status"), "get,update,patch"),
-            rule("core,events.k8s.io", "events", "create,patch"),
-        ];
-        grant(changes, values, &format!("crate::controller::{}::RULES", resource.module()), &rules)
-    }
+/// Grants the permissions that the controller's code requires.
+fn grant_controller(changes: &mut Changes, values: &Value, group: &str, resource: &Resource) -> Result<(), Error> {
+    let plural = &resource.plural;
+    let rules = [
+        rule(group, plural, "get,list,watch,update,patch"),
+        rule(group, &format!("{plural}/finalizers"), "update"),
+        rule(group, &format!("{plural}/status"), "get,update,patch"),
+        rule("core,events.k8s.io", "events", "create,patch"),
+    ];
+    grant(changes, values, &format!("crate::controller::{}::RULES", resource.module()), &rules)
 }
 
 fn type_file(version: &str, module: &str) -> String {
