@@ -275,12 +275,14 @@ fn has_created_at(columns: &[Column]) -> bool {
 pub(crate) fn description_sources() -> impl Iterator<Item = &'static str> {
     let columns =
         recorded(KubernetesVersion::default()).values().flat_map(|columns| columns.iter()).map(|column| column.source);
-    columns.chain([NAME, CREATED, DESIRED, AVAILABLE]).filter(|source| !source.is_empty())
+    columns.chain([NAME, CREATED, DESIRED, AVAILABLE, SECRETS]).filter(|source| !source.is_empty())
 }
 
 const NAME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta#name";
 const CREATED: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta#creationTimestamp";
 const DESIRED: &str = "io.k8s.api.autoscaling.v1.ScaleSpec#replicas";
+/// The source of a column that service accounts have before 1.35.
+const SECRETS: &str = "io.k8s.api.core.v1.ServiceAccount#secrets";
 const AVAILABLE: &str = "io.k8s.api.autoscaling.v1.ScaleStatus#replicas";
 
 fn parse(text: &'static str) -> HashMap<&'static str, Arc<[Column]>> {
