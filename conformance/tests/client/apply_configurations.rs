@@ -352,7 +352,7 @@ where
     C: ApplyConfiguration<Object: Resource> + Serialize + DeserializeOwned,
 {
     let configuration: C = serde_json::from_value(example.clone()).map_err(|error| error.to_string())?;
-    let applied = client.apply(&configuration).dry_run().await.map_err(|error| error.chain().to_string())?;
+    let applied = client.apply(&configuration).dry_run().await.map_err(|error| error.chain())?;
     let plain: DynamicObject = serde_json::from_value(example.clone()).unwrap();
     let plain = client.dynamic(&C::Object::api_resource()).apply(&plain).dry_run().await.unwrap();
     let fields = owned(&applied, "one", None).ok_or("nothing is owned")?;

@@ -104,7 +104,7 @@ async fn admission_webhook_gets_the_trace_context_of_a_write() {
 
         let none = BTreeMap::new();
         client.create(&config).await.unwrap();
-        assert_eq!(recorder.take(), [none.clone()], "a request without a context");
+        assert_eq!(recorder.take(), std::slice::from_ref(&none), "a request without a context");
         let all = [("traceparent", PARENT), ("tracestate", "vendor=1"), ("baggage", "user=ada")];
         let expected: BTreeMap<_, _> = all.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let traced = with_headers(client, &all);

@@ -284,6 +284,8 @@ pub(crate) fn description_sources() -> impl Iterator<Item = &'static str> {
 const NAME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta#name";
 const CREATED: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta#creationTimestamp";
 const DESIRED: &str = "io.k8s.api.autoscaling.v1.ScaleSpec#replicas";
+/// The source of a column that service accounts have before 1.35.
+const SECRETS: &str = "io.k8s.api.core.v1.ServiceAccount#secrets";
 const AVAILABLE: &str = "io.k8s.api.autoscaling.v1.ScaleStatus#replicas";
 /// A column of 1.33.
 const SECRETS: &str = "io.k8s.api.core.v1.ServiceAccount#secrets";
