@@ -287,8 +287,6 @@ const DESIRED: &str = "io.k8s.api.autoscaling.v1.ScaleSpec#replicas";
 /// The source of a column that service accounts have before 1.35.
 const SECRETS: &str = "io.k8s.api.core.v1.ServiceAccount#secrets";
 const AVAILABLE: &str = "io.k8s.api.autoscaling.v1.ScaleStatus#replicas";
-/// A column of 1.33.
-const SECRETS: &str = "io.k8s.api.core.v1.ServiceAccount#secrets";
 
 fn parse(text: &'static str) -> HashMap<&'static str, Arc<[Column]>> {
     let column = |cell: &'static str| {
