@@ -255,9 +255,6 @@ fn built_in_cells(
     if let Some(printer) = cells::printer(kubernetes, group, plural) {
         return printer(object, now);
     }
-    if kubernetes >= KubernetesVersion::V1_37 && plural == "customresourcedefinitions" {
-        return extensions::custom_resource_definition(object);
-    }
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let columns = built_in_columns(kubernetes, group, "v1", plural);
     if has_created_at(&columns) {

@@ -6,7 +6,7 @@
 use crate::{
     kubernetes::KubernetesVersion::{self, V1_37},
     object::{
-        Check::{Enum, Immutable, Items, Length, Required, Unique, Valid},
+        Check::{Enum, Forbidden, Immutable, Items, Length, Required, Unique, Valid},
         DeclaredRule,
     },
 };
@@ -50,12 +50,7 @@ const REPLICATION_CONTROLLER: &[D] = &[
 
 const POLICY_BINDING: &[D] = &[D::new("spec.policyName", Required), D::new("spec.validationActions", Required)];
 
-const AUTOSCALER: &[D] = &[
-    D::new("spec.minReplicas", Valid),
-    D::new("spec.maxReplicas", Required),
-    D::new("spec.scaleTargetRef.kind", Required),
-    D::new("spec.scaleTargetRef.name", Required),
-];
+const AUTOSCALER: &[D] = &[D::new("spec.minReplicas", Valid), D::new("spec.maxReplicas", Required)];
 
 const CRON_JOB: &[D] = &[D::new("spec.schedule", Required)];
 
@@ -67,7 +62,13 @@ const ENDPOINT_SLICE: &[D] = &[
     D::new("addressType", Enum),
 ];
 
-const PRIORITY_LEVEL: &[D] = &[D::new("spec.type", Required), D::new("spec.limited.limitResponse.type", Required)];
+const PRIORITY_LEVEL: &[D] = &[
+    D::new("spec.type", Required),
+    D::new("spec.limited", Forbidden),
+    D::new("spec.limited.limitResponse.type", Required),
+    D::new("spec.limited.limitResponse.queuing", Forbidden),
+    D::new("spec.limited.limitResponse.queuing", Required),
+];
 
 const INGRESS_CLASS: &[D] = &[D::new("spec.parameters.kind", Required), D::new("spec.parameters.name", Required)];
 

@@ -94,9 +94,14 @@ pub(super) fn defaults(kubernetes: KubernetesVersion, group: &str, kind: &str) -
     match (group, kind) {
         // The feature MaxUnavailableStatefulSet.
         ("apps", "StatefulSet") if kubernetes >= V1_37 => Some(|set| {
-            change_each(set, "spec.updateStrategy.rollingUpdate", |rolling| {
-                default_pointer(rolling, "maxUnavailable", 1);
-            });
+            if set["spec"]["updateStrategy"]["type"] == "RollingUpdate" {
+                change_each(set, "spec.updateStrategy.rollingUpdate", |rolling| {
+                    default_pointer(rolling, "maxUnavailable", 1);
+                });
+            }
+        }),
+        ("storage.k8s.io", "CSIDriver") if kubernetes >= V1_37 => Some(|driver| {
+            change_each(driver, "spec", |spec| default_pointer(spec, "preventPodSchedulingIfMissing", false));
         }),
         _ => None,
     }

@@ -14,6 +14,7 @@ pub(crate) struct DeclaredRule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Check {
     Required,
+    Forbidden,
     Immutable,
     /// A syntax, or a minimum.
     Valid,
@@ -37,6 +38,7 @@ impl DeclaredRule {
     pub(crate) fn message(&self) -> Option<&'static str> {
         match self.check {
             Check::Required => Some("Required value"),
+            Check::Forbidden => Some("Forbidden"),
             Check::Immutable => Some("Invalid value: null: field is immutable"),
             Check::Valid | Check::Enum | Check::Length | Check::Items | Check::Unique => None,
         }
@@ -47,6 +49,7 @@ impl Check {
     const fn reason(self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
+            Self::Forbidden => "FieldValueForbidden",
             Self::Immutable | Self::Valid => "FieldValueInvalid",
             Self::Enum => "FieldValueNotSupported",
             Self::Length => "FieldValueTooLong",

@@ -144,13 +144,21 @@ pub(super) fn validate(target: &Target, object: &Value, rule: NameRule, errors: 
 /// The rule that names of all kinds follow; kinds with a stricter rule have already checked it.
 pub(super) const ANY_NAME: NameRule = NameRule::PathSegment;
 
-/// Validates the metadata of a changed object: first the checks of all kinds, then those that the kind repeats.
+/// Validates the metadata of a changed object: first the checks of all kinds, then those that the kind repeats. Since
+/// 1.37, kinds do not repeat them.
 pub(super) fn validate_update(target: &Target, new: &Value, old: &Value, rule: MetadataRule, errors: &mut Errors) {
     let mut found = Errors::of(errors.kubernetes());
     validate_changes(new, old, &mut found);
     errors.append(found.clone());
     let metadata = new.at(&["metadata"]).unwrap_or(&Value::Null);
     let finalizers = metadata.items(&["finalizers"]);
+    if errors.kubernetes() >= KubernetesVersion::V1_37 {
+        validate_finalizers(finalizers, errors);
+        if rule.changes {
+            validate_known_finalizers(target, finalizers, errors);
+        }
+        return;
+    }
     // The first pass is that of all kinds; the kind may repeat it.
     for turn in 0..=rule.changed {
         validate_common(metadata, errors);

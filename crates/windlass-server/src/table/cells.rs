@@ -34,6 +34,9 @@ pub(super) fn printer(kubernetes: KubernetesVersion, group: &str, plural: &str) 
         }
         ("", "serviceaccounts") => name_and_age,
         ("", "services") => core::service,
+        ("apiextensions.k8s.io", "customresourcedefinitions") if kubernetes >= KubernetesVersion::V1_37 => {
+            |crd, _| extensions::custom_resource_definition(crd)
+        }
         ("apps", "controllerrevisions") => workloads::controller_revision,
         ("apps", "daemonsets") => workloads::daemon_set,
         ("apps", "deployments") => workloads::deployment,

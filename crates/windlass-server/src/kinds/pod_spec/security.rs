@@ -67,9 +67,12 @@ pub(super) fn validate_pod_security(spec: &Field<'_>, errors: &mut Errors) {
     validate_profile(&context, "seccompProfile", "seccomp", errors);
     windows::validate_options(&context, errors);
     validate_profile(&context, "appArmorProfile", "AppArmor", errors);
+    // The feature SELinuxMount.
+    let policies: &[&str] =
+        if errors.kubernetes() < KubernetesVersion::V1_37 { &["Recursive"] } else { &["MountOption", "Recursive"] };
     let rules = [
         ("supplementalGroupsPolicy", Rule::OneOf(&["Merge", "Strict"])),
-        ("seLinuxChangePolicy", Rule::OneOf(&["Recursive"])),
+        ("seLinuxChangePolicy", Rule::OneOf(policies)),
     ];
     context.check(&rules, errors);
 }
