@@ -16,12 +16,33 @@ use crate::{
     upstream::root,
 };
 
-/// The operator with kube-rs: a kind, a finalizer and an owned object. It has no API server in its tests.
+/// The same operator with each library: a kind, a finalizer, an owned object and a status.
 const KUBE_OPERATOR: &str = "crates/windlass-scaffold/tests/kube-operator";
-const KUBE_FILES: [&str; 3] = ["Cargo.toml", "src/main.rs", "src/api.rs"];
+const WINDLASS_OPERATOR: &str = "bench/bucket-operator";
+const SOURCES: [&str; 2] = ["src/main.rs", "src/api.rs"];
 
 /// The unit of the times in `/proc`: Linux reports ticks of 10 ms to programs on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
+
+/// The measured builds.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+pub(crate) struct Options {
+    /// Only these builds; can be repeated
+    #[arg(long, value_enum)]
+    only: Vec<Project>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Project {
+    /// The first command of the README
+    Demo,
+    /// A scaffolded operator
+    Scaffold,
+    /// A small operator
+    Windlass,
+    /// The same operator with kube-rs
+    Kube,
+}
 
 /// A build with the measured values.
 struct Row {
@@ -32,27 +53,30 @@ struct Row {
     megabytes: u64,
 }
 
-/// Measures all builds and prints a Markdown table.
-pub(crate) fn run() -> Result {
+/// Measures the builds and prints a Markdown table.
+pub(crate) fn run(options: &Options) -> Result {
     let folder = Folder::new("builds")?;
-    let mut rows = vec![demo(&folder.project().join("windlass"))?];
-    let windlass = root().join("target/debug/windlass");
-    succeed(cargo().args(["build", "--quiet", "--package=windlass-cli"]).current_dir(root()))?;
-
-    // Released crates are compiled without incremental state, in contrast to those of a checkout.
-    let stranger = Stranger::new()?;
-    let project = stranger.scaffolded(&windlass)?;
-    rows.extend(operator(&project, "src/controller/website.rs", SCAFFOLDED)?);
-
-    let project = folder.project().join("bucket-operator");
-    fs::create_dir_all(project.join("src"))?;
-    for file in KUBE_FILES {
-        fs::copy(root().join(KUBE_OPERATOR).join(file), project.join(file))?;
+    let is_chosen = |project| options.only.is_empty() || options.only.contains(&project);
+    let mut rows = Vec::new();
+    if is_chosen(Project::Demo) {
+        rows.push(demo(&folder.project().join("windlass"))?);
     }
-    // The versions of this workspace, which are downloaded already.
-    fs::copy(root().join("Cargo.lock"), project.join("Cargo.lock"))?;
-    rows.extend(operator(&project, "src/main.rs", KUBE)?);
-
+    if is_chosen(Project::Scaffold) || is_chosen(Project::Windlass) {
+        // Released crates are compiled without incremental state, in contrast to those of a checkout.
+        let stranger = Stranger::new()?;
+        if is_chosen(Project::Scaffold) {
+            succeed(cargo().args(["build", "--quiet", "--package=windlass-cli"]).current_dir(root()))?;
+            let project = stranger.scaffolded(&root().join("target/debug/windlass"))?;
+            rows.extend(operator(&project, "src/controller/website.rs", SCAFFOLDED)?);
+        }
+        if is_chosen(Project::Windlass) {
+            let project = stranger.operator(&root().join(WINDLASS_OPERATOR), &SOURCES)?;
+            rows.extend(operator(&project, "src/main.rs", WINDLASS)?);
+        }
+    }
+    if is_chosen(Project::Kube) {
+        rows.extend(operator(&kube_operator(&folder.project())?, "src/main.rs", KUBE)?);
+    }
     println!("| build | CPU s | s | target/, MB |\n|---|---|---|---|");
     for Row { name, cpu_seconds, wall_seconds, megabytes } in rows {
         println!("| {name} | {cpu_seconds:.0} | {wall_seconds:.0} | {megabytes} |");
@@ -60,18 +84,42 @@ pub(crate) fn run() -> Result {
     Ok(())
 }
 
-/// The names of an operator's rows: `cargo build`, `cargo test`, and `cargo test` after a change of one line.
-type Names = [&'static str; 3];
-const SCAFFOLDED: Names = [
-    "scaffolded operator, first `cargo build`",
-    "scaffolded operator, first `cargo test`, with an API server",
-    "scaffolded operator, `cargo test` after a change of one line",
+/// A measured command of an operator, and the name of its row.
+#[derive(Clone, Copy)]
+enum Measured {
+    /// In an empty target directory.
+    First(&'static str, &'static str),
+    /// After a change of one line, in the target directory of the previous command.
+    Changed(&'static str, &'static str),
+}
+
+use Measured::{Changed, First};
+
+const SCAFFOLDED: &[Measured] = &[
+    First("build", "scaffolded operator, first `cargo build`"),
+    First("test", "scaffolded operator, first `cargo test`, with an API server"),
+    Changed("test", "scaffolded operator, `cargo test` after a change of one line"),
 ];
-const KUBE: Names = [
-    "operator with kube-rs, first `cargo build`",
-    "operator with kube-rs, first `cargo test`, without an API server",
-    "operator with kube-rs, `cargo test` after a change of one line",
+const WINDLASS: &[Measured] = &[
+    First("build", "small operator, first `cargo build`"),
+    Changed("build", "small operator, `cargo build` after a change of one line"),
 ];
+const KUBE: &[Measured] = &[
+    First("build", "the same operator with kube-rs, first `cargo build`"),
+    Changed("build", "the same operator with kube-rs, `cargo build` after a change of one line"),
+];
+
+/// Copies the operator with kube-rs and returns its folder.
+fn kube_operator(folder: &Path) -> Result<PathBuf> {
+    let project = folder.join("bucket-operator");
+    fs::create_dir_all(project.join("src"))?;
+    for file in SOURCES.iter().chain(&["Cargo.toml"]) {
+        fs::copy(root().join(KUBE_OPERATOR).join(file), project.join(file))?;
+    }
+    // The versions of this workspace, which are downloaded already.
+    fs::copy(root().join("Cargo.lock"), project.join("Cargo.lock"))?;
+    Ok(project)
+}
 
 /// Measures the first command of the README in a new clone.
 fn demo(clone: &Path) -> Result<Row> {
@@ -84,22 +132,29 @@ fn demo(clone: &Path) -> Result<Row> {
 }
 
 /// Measures the builds of an operator. `source` is the file with the changed line.
-fn operator(project: &Path, source: &str, [build, test, again]: Names) -> Result<[Row; 3]> {
+fn operator(project: &Path, source: &str, commands: &[Measured]) -> Result<Vec<Row>> {
     let target = project.join("target");
-    let cargo_in = |command: &str| {
+    let mut rows = Vec::new();
+    for command in commands {
+        let (command, name) = match *command {
+            First(command, name) => {
+                if target.exists() {
+                    fs::remove_dir_all(&target)?;
+                }
+                (command, name)
+            }
+            Changed(command, name) => {
+                let path = project.join(source);
+                let text = fs::read_to_string(&path)?;
+                fs::write(&path, format!("{text}\n#[doc(hidden)]\npub const CHANGED: u32 = 1;\n"))?;
+                (command, name)
+            }
+        };
         let mut cargo = cargo();
-        cargo.args([command, "--quiet"]).current_dir(project);
-        cargo
-    };
-    let build = measured(build, &mut cargo_in("build"), &target)?;
+        rows.push(measured(name, cargo.args([command, "--quiet"]).current_dir(project), &target)?);
+    }
     fs::remove_dir_all(&target)?;
-    let test = measured(test, &mut cargo_in("test"), &target)?;
-    let path = project.join(source);
-    let text = fs::read_to_string(&path)?;
-    fs::write(&path, format!("{text}\n#[doc(hidden)]\npub const CHANGED: u32 = 1;\n"))?;
-    let again = measured(again, &mut cargo_in("test"), &target)?;
-    fs::remove_dir_all(&target)?;
-    Ok([build, test, again])
+    Ok(rows)
 }
 
 /// Runs a command and measures it with its child processes.

@@ -43,8 +43,17 @@ impl Assets {
 
     /// Writes the stand-ins with `windlass envtest-assets`.
     pub(crate) fn of(windlass: &Path) -> Result<Self> {
-        let assets = Self(env::temp_dir().join(format!("windlass-envtest-{}", std::process::id())));
-        let written = Command::new(windlass).arg("envtest-assets").arg(&assets.0).output();
+        Self::write(windlass, "", &[])
+    }
+
+    /// Writes the stand-ins for a minor version of Kubernetes.
+    pub(crate) fn of_version(windlass: &Path, minor: &str) -> Result<Self> {
+        Self::write(windlass, &format!("-{minor}"), &["--kubernetes-version", minor])
+    }
+
+    fn write(windlass: &Path, suffix: &str, flags: &[&str]) -> Result<Self> {
+        let assets = Self(env::temp_dir().join(format!("windlass-envtest-{}{suffix}", std::process::id())));
+        let written = Command::new(windlass).arg("envtest-assets").arg(&assets.0).args(flags).output();
         let written = written.map_err(|error| format!("running {}: {error}", windlass.display()))?;
         // Scripts parse this output.
         let told = String::from_utf8(written.stdout)?;

@@ -25,8 +25,9 @@ pub(crate) enum Part {
     BenchReconcile(reconciles::Options),
     /// 1,000 Deployments from apply to ready, compared with kube-controller-manager, kube-apiserver and etcd (needs Go)
     BenchDeployments(deployments::Options),
-    /// First builds of the README's demo, of a scaffolded operator and of one with kube-rs, and builds after a change
-    BenchBuild,
+    /// First builds of the README's demo, of a scaffolded operator, and of one operator with Windlass and with kube-rs,
+    /// and builds after a change
+    BenchBuild(builds::Options),
     /// Random requests to the embedded server and to kube-apiserver, with a comparison of the responses (needs Go)
     Differential {
         /// The seed of the requests
@@ -106,7 +107,8 @@ pub(crate) enum Part {
     Matrix,
     /// Publish the crates without uploading them, use them from a local registry, and compare two builds of the program
     Package,
-    /// The integration tests of JobSet, LeaderWorkerSet and Cluster API on the stand-ins of envtest (needs Go)
+    /// The integration tests of controller-runtime, JobSet, LeaderWorkerSet and Cluster API on the stand-ins of envtest
+    /// (needs Go)
     Suites(suites::Options),
 }
 
@@ -129,7 +131,7 @@ pub(crate) fn run(part: &Part) -> Result {
             dist_build(&["windlass-cli", "windlass-bench"])?;
             deployments::run(&root().join("target/dist/windlass"), &bench_program(), options)
         }
-        Part::BenchBuild => builds::run(),
+        Part::BenchBuild(options) => builds::run(options),
         Part::Differential { seed, seconds } => conformance::differential(*seed, *seconds),
         Part::Operators { crds, seed, objects, only } => conformance::operators(crds, *seed, *objects, only),
         Part::Import { crds, seed, objects, only, compile } => {

@@ -1,10 +1,10 @@
-//! Runs the unmodified integration tests of third-party operators on the stand-ins of `windlass envtest-assets`, and on
-//! request on the real binaries.
+//! Runs the unmodified integration tests of controller-runtime and of third-party operators on the stand-ins of
+//! `windlass envtest-assets`, and on request on the real binaries.
 //!
 //! The tests come from the Go module proxy in pinned versions. They are built once, into the cache outside the clone.
 
 use std::{
-    env, fmt, fs,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
@@ -56,6 +56,16 @@ struct Built {
     directory: PathBuf,
 }
 
+/// The binaries of a server.
+struct Binaries {
+    servers: Servers,
+    /// The name in the table.
+    name: String,
+    folder: PathBuf,
+    /// Removes the folder of stand-ins on drop.
+    _assets: Option<Assets>,
+}
+
 /// How to run the suites.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub(crate) struct Options {
@@ -70,13 +80,44 @@ pub(crate) struct Options {
     /// The servers to use; some managers need the free port 8080
     #[arg(long, value_enum, default_values_t = [Servers::StandIns])]
     servers: Vec<Servers>,
+    /// The minor version of the stand-ins; can be repeated
+    #[arg(long, value_name = "MINOR")]
+    kubernetes_version: Vec<String>,
 }
 
+const CONTROLLER_RUNTIME: (&str, &str) = ("sigs.k8s.io/controller-runtime", "v0.24.1");
 const CLUSTER_API: (&str, &str) = ("sigs.k8s.io/cluster-api", "v1.13.6");
 const JOBSET: (&str, &str) = ("sigs.k8s.io/jobset", "v0.12.0");
 const LWS: (&str, &str) = ("sigs.k8s.io/lws", "v0.9.0");
 
-const SUITES: [Suite; 6] = [
+const SUITES: [Suite; 23] = [
+    suite("controller-runtime-builder", CONTROLLER_RUNTIME, "pkg/builder", Framework::Ginkgo),
+    suite("controller-runtime-cache", CONTROLLER_RUNTIME, "pkg/cache", Framework::Ginkgo),
+    suite("controller-runtime-client", CONTROLLER_RUNTIME, "pkg/client", Framework::Ginkgo),
+    suite("controller-runtime-client-apiutil", CONTROLLER_RUNTIME, "pkg/client/apiutil", Framework::Ginkgo),
+    suite("controller-runtime-cluster", CONTROLLER_RUNTIME, "pkg/cluster", Framework::Ginkgo),
+    suite("controller-runtime-controller", CONTROLLER_RUNTIME, "pkg/controller", Framework::Ginkgo),
+    suite(
+        "controller-runtime-controller-controllerutil",
+        CONTROLLER_RUNTIME,
+        "pkg/controller/controllerutil",
+        Framework::Ginkgo,
+    ),
+    suite("controller-runtime-envtest", CONTROLLER_RUNTIME, "pkg/envtest", Framework::Ginkgo),
+    suite("controller-runtime-handler", CONTROLLER_RUNTIME, "pkg/handler", Framework::Ginkgo),
+    suite("controller-runtime-internal-controller", CONTROLLER_RUNTIME, "pkg/internal/controller", Framework::Ginkgo),
+    suite("controller-runtime-internal-recorder", CONTROLLER_RUNTIME, "pkg/internal/recorder", Framework::Ginkgo),
+    suite("controller-runtime-manager", CONTROLLER_RUNTIME, "pkg/manager", Framework::Ginkgo),
+    suite(
+        "controller-runtime-manager-internal-integration",
+        CONTROLLER_RUNTIME,
+        "pkg/manager/internal/integration",
+        Framework::Ginkgo,
+    ),
+    suite("controller-runtime-metrics-filters", CONTROLLER_RUNTIME, "pkg/metrics/filters", Framework::Ginkgo),
+    suite("controller-runtime-reconcile", CONTROLLER_RUNTIME, "pkg/reconcile", Framework::Ginkgo),
+    suite("controller-runtime-source", CONTROLLER_RUNTIME, "pkg/source", Framework::Ginkgo),
+    suite("controller-runtime-webhook", CONTROLLER_RUNTIME, "pkg/webhook", Framework::Ginkgo),
     suite("cluster-api-ssa", CLUSTER_API, "internal/util/ssa", Framework::Go),
     suite("cluster-api-crdmigrator", CLUSTER_API, "controllers/crdmigrator", Framework::Go),
     suite("jobset-webhook", JOBSET, "test/integration/webhook", Framework::Ginkgo),
@@ -106,29 +147,55 @@ pub(crate) fn run(options: &Options) -> Result {
         let names: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
         return Err(format!("no suite contains {:?}; the suites are {}", options.only, names.join(", ")).into());
     }
-    let stand_ins = Assets::of(&windlass)?;
-    let folder = |servers| match servers {
-        Servers::StandIns => Ok((servers, stand_ins.path().to_owned())),
-        Servers::Real => upstream::build().map(|folder| (servers, folder)),
-    };
-    let servers = options.servers.iter().map(|servers| folder(*servers)).collect::<Result<Vec<_>>>()?;
+    let binaries = options.binaries(&windlass)?;
     let mut failures = 0;
     println!("| suite | servers | run | passed | failed | time |\n|---|---|---|---|---|---|");
     for suite in suites {
         let built = suite.build()?;
         for run in 1..=options.runs {
-            for (which, assets) in &servers {
-                let (report, took) = suite.run(&built, assets)?;
+            for Binaries { servers, name, folder, .. } in &binaries {
+                let (report, took) = suite.run(&built, folder)?;
                 let (failed, seconds) = (report.failed.len(), took.as_secs_f64());
-                println!("| {} | {which} | {run} | {} | {failed} | {seconds:.1} s |", suite.name, report.passed);
-                for name in &report.failed {
-                    println!("|  | {which} | {run} |  | {name} |  |");
+                println!("| {} | {name} | {run} | {} | {failed} | {seconds:.1} s |", suite.name, report.passed);
+                for failed in &report.failed {
+                    println!("|  | {name} | {run} |  | {failed} |  |");
                 }
-                failures += if *which == Servers::StandIns { failed } else { 0 };
+                failures += if *servers == Servers::StandIns { failed } else { 0 };
             }
         }
     }
     if failures == 0 { Ok(()) } else { Err(format!("{failures} tests failed on the stand-ins").into()) }
+}
+
+// === impl Options ===
+
+impl Options {
+    /// Prepares the binaries of all selected servers.
+    fn binaries(&self, windlass: &Path) -> Result<Vec<Binaries>> {
+        let mut all = Vec::new();
+        for servers in &self.servers {
+            if *servers == Servers::Real {
+                all.push(Binaries {
+                    servers: *servers,
+                    name: "real".into(),
+                    folder: upstream::build()?,
+                    _assets: None,
+                });
+                continue;
+            }
+            let mut stand_ins = |name: String, assets: Assets| {
+                let folder = assets.path().to_owned();
+                all.push(Binaries { servers: *servers, name, folder, _assets: Some(assets) });
+            };
+            if self.kubernetes_version.is_empty() {
+                stand_ins("stand-ins".to_owned(), Assets::of(windlass)?);
+            }
+            for version in &self.kubernetes_version {
+                stand_ins(format!("stand-ins {version}"), Assets::of_version(windlass, version)?);
+            }
+        }
+        Ok(all)
+    }
 }
 
 // === impl Suite ===
@@ -221,15 +288,6 @@ impl Framework {
 /// The name of a test without its time.
 fn name(line: &str) -> String {
     line.split(" (").next().unwrap_or(line).to_owned()
-}
-
-impl fmt::Display for Servers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::StandIns => "stand-ins",
-            Self::Real => "real",
-        })
-    }
 }
 
 #[cfg(test)]

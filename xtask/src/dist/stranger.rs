@@ -94,6 +94,27 @@ impl Stranger {
         Ok(project)
     }
 
+    /// Creates a project with the sources of an operator and returns its folder.
+    pub(crate) fn operator(&self, sources: &Path, files: &[&str]) -> Result<PathBuf> {
+        let project = self.folder.project().join("operator");
+        succeed(cargo().args(["new", "--quiet", "--vcs=none", "--name=operator"]).arg(&project))?;
+        self.configure(&project)?;
+        let added: [&[&str]; 5] = [
+            &["windlass", "--registry", REGISTRY],
+            &["serde", "--features=derive"],
+            &["serde_json"],
+            &["tokio", "--features=macros,rt-multi-thread"],
+            &["tracing"],
+        ];
+        for arguments in added {
+            succeed(cargo_in(&project).args(["add", "--quiet"]).args(arguments))?;
+        }
+        for file in files {
+            fs::copy(sources.join(file), project.join(file))?;
+        }
+        Ok(project)
+    }
+
     /// Scaffolds a project with a kind and returns its folder.
     pub(crate) fn scaffolded(&self, windlass: &Path) -> Result<PathBuf> {
         let project = self.folder.project().join("website-operator");
