@@ -36,12 +36,12 @@ impl Drop for KilledOnDrop {
 }
 
 /// Runs the script. `kubectl` is the program to use; it defaults to the control plane's version. `windlass` is the
-/// binary to compare.
+/// binary to compare. `nodes` is the program that simulates nodes; by default it is built.
 ///
 /// The output depends on the timing of the controllers, also with the real control plane. So an unlisted difference
 /// counts only if a second run, from scratch, shows it again.
-pub(crate) fn run(kubectl: Option<&Path>, windlass: Option<&Path>) -> Result {
-    let nodes = build_nodes()?;
+pub(crate) fn run(kubectl: Option<&Path>, windlass: Option<&Path>, nodes: Option<PathBuf>) -> Result {
+    let nodes = nodes.map_or_else(build_nodes, Ok)?;
     let Some(windlass) = windlass else { return real(kubectl, &nodes)?.checked() };
     let windlass = fs::canonicalize(windlass).map_err(|error| format!("{}: {error}", windlass.display()))?;
     let listed = fs::read_to_string(root().join("conformance/kubectl/DIFFERENCES.md"))?;

@@ -195,6 +195,9 @@ enum Task {
         /// The kubectl to use; defaults to the control plane's version
         #[arg(long, env = "KUBECTL")]
         kubectl: Option<PathBuf>,
+        /// The example `simulated_nodes`; by default it is built
+        #[arg(long)]
+        nodes: Option<PathBuf>,
         /// Use a kubectl of tools/kubectl instead
         #[arg(long, value_enum, conflicts_with = "kubectl")]
         release: Option<upstream::OtherKubectl>,
@@ -245,10 +248,12 @@ fn main() -> ExitCode {
         Task::Scaffold { windlass } => scaffold::run(&windlass),
         Task::Migrate { windlass } => migrate::run(&windlass),
         Task::Console { windlass, pictures } => console::run(&windlass, pictures),
-        Task::Kubectl { release: Some(other), windlass, .. } => {
-            other.build().and_then(|kubectl| kubectl::run(Some(&kubectl), windlass.as_deref()))
+        Task::Kubectl { release: Some(other), windlass, nodes, .. } => {
+            other.build().and_then(|kubectl| kubectl::run(Some(&kubectl), windlass.as_deref(), nodes.clone()))
         }
-        Task::Kubectl { kubectl, windlass, .. } => kubectl::run(kubectl.as_deref(), windlass.as_deref()),
+        Task::Kubectl { kubectl, windlass, nodes, .. } => {
+            kubectl::run(kubectl.as_deref(), windlass.as_deref(), nodes.clone())
+        }
         Task::Conformance { minor: Some(minor), rest, .. } => conformance::minor(&minor, &rest),
         Task::Conformance { record: true, rest, .. } => conformance::run(TargetServers::Record, &rest),
         Task::Conformance { upstream: true, rest, .. } => conformance::run(TargetServers::Both, &rest),

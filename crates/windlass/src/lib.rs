@@ -51,7 +51,6 @@
 //! | `http2` | yes | HTTP/2 of the client |
 //! | `metrics` | yes | `windlass::runtime::metrics`: the Prometheus registry and its server |
 //! | `sharding` | yes | `windlass::runtime::sharding`: several replicas divide the objects |
-//! | `websockets` | yes | `Client::exec`, `Client::attach`, `Client::port_forward` |
 //! | `ring` | yes | TLS with ring |
 //! | `aws-lc-rs`, `fips` | no | TLS with aws-lc-rs, or with its FIPS module |
 //! | `openssl` | no | TLS with the system's OpenSSL |
@@ -64,6 +63,7 @@
 //! | `otlp` | no | `windlass::otlp`: export of spans to an OpenTelemetry collector |
 //! | `server` | no | `windlass::server`, the embedded API server |
 //! | `webhook` | no | `windlass::webhook`: admission, conversion, authentication and authorization webhooks; `windlass::runtime::webhook`: their certificates |
+//! | `websockets` | no | `Client::exec`, `Client::attach`, `Client::port_forward` |
 //!
 //! # Kubernetes version
 //!
