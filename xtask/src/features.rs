@@ -23,8 +23,8 @@ const OTHER_PROVIDERS: [&str; 4] = ["aws-lc-rs", "fips", "graviola", "openssl"];
 const SLOW_PROVIDERS: [&str; 3] = ["aws-lc-rs", "fips", "openssl"];
 /// The crates that must not be in the build of a minimal client with `graviola`, because they run a C compiler.
 const C_COMPILERS: [&str; 2] = ["cc", "cmake"];
-/// The number of crates in the build of a minimal client: as many as for kube 5 with the same abilities, which are the
-/// features `client`, `rustls-tls`, `ring` and `proxy`.
+/// The maximum number of crates in the build of a minimal client: those of kube 5 with the same abilities, which are
+/// the features `client`, `rustls-tls`, `ring` and `proxy`.
 const MINIMAL_CLIENT: usize = 122;
 
 /// A crate with the features to build it with.
