@@ -20,8 +20,8 @@
 //! - `PATCH/json`, `PATCH/merge`, `PATCH/strategic`, `PATCH/apply` set the Content-Type. Other bodies are JSON unless a
 //!   header overrides it.
 //! - `< name = path` stores a value of the response (for `READ`: of the last event) for `{name}` in later steps.
-//! - `< until path=value`, `< until 200` repeats the request until the condition is true. Only the last response is
-//!   compared.
+//! - `< until path=value`, `< until path~part`, `< until 200` repeats the request until the condition is true. Only the
+//!   last response is compared.
 //! - `< only path` compares only that part of the body; it can be repeated. `< mask path` hides a value.
 //! - `WATCH w …` opens a watch. `READ w 2` waits for two events, `READ w bookmark` for all events up to a bookmark,
 //!   `READ w end` for all events until the server ends the stream.
@@ -85,6 +85,7 @@ pub(crate) enum Amount {
 pub(crate) enum Until {
     Status(u16),
     Value(Path, String),
+    Part(Path, String),
 }
 
 /// Parses a file of cases. Returns an error with the line number.
@@ -129,9 +130,10 @@ fn step(lines: &[(usize, &str)]) -> Result<Step, String> {
             headers.push((name.to_owned(), value.to_owned()));
         } else if let Some(rule) = line.strip_prefix("< ") {
             if let Some(condition) = rule.strip_prefix("until ") {
-                until = Some(match condition.rsplit_once('=') {
-                    Some((path, value)) => Until::Value(Path::parse(path)?, value.to_owned()),
-                    None => Until::Status(condition.parse().map_err(|_| format!("no status: {condition}"))?),
+                until = Some(match (condition.split_once('~'), condition.rsplit_once('=')) {
+                    (Some((path, part)), _) => Until::Part(Path::parse(path)?, part.to_owned()),
+                    (None, Some((path, value))) => Until::Value(Path::parse(path)?, value.to_owned()),
+                    (None, None) => Until::Status(condition.parse().map_err(|_| format!("no status: {condition}"))?),
                 });
             } else if let Some(path) = rule.strip_prefix("only ") {
                 only.push(Path::parse(path)?);
@@ -195,7 +197,8 @@ mod tests {
     #[test]
     fn a_file_is_cases_and_a_case_is_steps() {
         let text = "# a file\n\n=== one\n# why\nPATCH/merge /a?b=c\n> Accept: x\n{\"a\":\n1}\n< rv = metadata.resourceVersion\n\n\
-                    WATCH w /a\n\nREAD w bookmark\n\n=== two\nGET /b\n< until 200\n< only kind\n";
+                    WATCH w /a\n\nREAD w bookmark\n\n=== two\nGET /b\n< until 200\n< only kind\n\n\
+                    GET /c\n< until message~a=b\n";
         let cases = parse(text).unwrap();
         assert_eq!(cases.iter().map(|case| &*case.name).collect::<Vec<_>>(), ["one", "two"]);
         let Act::Request(request) = &cases[0].steps[0].act else { panic!("a request") };
@@ -203,6 +206,7 @@ mod tests {
         assert_eq!(request.headers[1].1, "application/merge-patch+json");
         assert!(matches!(&cases[0].steps[2].act, Act::Read { amount: Amount::Bookmark, .. }));
         assert!(matches!(cases[1].steps[0].until, Some(Until::Status(200))));
+        assert!(matches!(&cases[1].steps[1].until, Some(Until::Part(_, part)) if part == "a=b"));
     }
 
     #[test]

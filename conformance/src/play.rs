@@ -326,6 +326,11 @@ impl Until {
                 let wanted = fill(wanted);
                 seen.value().is_some_and(|value| path.find(&value).iter().any(|found| is(found, &wanted)))
             }
+            (Self::Part(path, wanted), seen) => {
+                let wanted = fill(wanted);
+                let holds = |found: &&Value| found.as_str().is_some_and(|text| text.contains(&wanted));
+                seen.value().is_some_and(|value| path.find(&value).iter().any(holds))
+            }
             _ => false,
         }
     }

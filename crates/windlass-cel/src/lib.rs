@@ -61,8 +61,8 @@ pub use self::{
     error::{CompileError, EvaluationError, Expected},
     pattern::compile_pattern,
     pattern_size::pattern_weight,
-    program::{Environment, Evaluated, LIMIT_PER_CALL, Presence, Program},
-    rules::{RuleError, check_rules},
+    program::{Environment, Evaluated, LIMIT_PER_CALL, Presence, Program, Syntax},
+    rules::{RuleError, check_rules, check_rules_in},
     schema::Schema,
     validator::{Rules, Verdict},
 };

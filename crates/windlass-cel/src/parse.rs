@@ -11,7 +11,10 @@ use cel::{
     parser::{Macro, MacroExprHelper, ParseError},
 };
 
-use crate::error::{CompileError, Problem};
+use crate::{
+    error::{CompileError, Problem},
+    program::Syntax,
+};
 
 /// The maximum nesting of expressions.
 const DEEPEST: u16 = 250;
@@ -54,12 +57,12 @@ static ENVIRONMENT: LazyLock<Env> = LazyLock::new(|| {
 });
 
 /// Parses an expression.
-pub(crate) fn parse(source: &str) -> Result<(IdedExpr, SourceInfo), CompileError> {
+pub(crate) fn parse(source: &str, syntax: Syntax) -> Result<(IdedExpr, SourceInfo), CompileError> {
     if source.len() > LONGEST {
         let message = format!("expression code point size exceeds limit: size: {}, limit {LONGEST}", source.len());
         return Err(CompileError::new(source, vec![Problem::at_start(message)]));
     }
-    let (expr, places) = read(source)?;
+    let (expr, places) = read(source, syntax)?;
     let depth = depth(&expr);
     if depth > DEEPEST_TREE {
         let message = format!("expression is too deep: {depth} levels, limit {DEEPEST_TREE}");
@@ -68,8 +71,9 @@ pub(crate) fn parse(source: &str) -> Result<(IdedExpr, SourceInfo), CompileError
     Ok((expr, places))
 }
 
-fn read(source: &str) -> Result<(IdedExpr, SourceInfo), CompileError> {
+fn read(source: &str, syntax: Syntax) -> Result<(IdedExpr, SourceInfo), CompileError> {
     let parser = ENVIRONMENT.parser().max_recursion_depth(DEEPEST);
+    let parser = parser.enable_ident_escape_syntax(syntax == Syntax::Escaped);
     parser.parse_with_source_info(source).map_err(|errors| {
         let problems = errors.errors.into_iter().map(|error| {
             let line = usize::try_from(error.pos.0).unwrap_or(1).max(1);

@@ -21,10 +21,22 @@ use crate::{
 /// The cost limit of one evaluation of a rule, as in kube-apiserver.
 pub const LIMIT_PER_CALL: u64 = 1_000_000;
 
-/// The variables of expressions, with their schemas.
+/// The variables of expressions, with their schemas, and the syntax.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     variables: Vec<(String, Arc<Schema>, Presence)>,
+    syntax: Syntax,
+}
+
+/// The syntax of expressions, which depends on the Kubernetes version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Syntax {
+    /// Names are plain identifiers.
+    #[default]
+    Plain,
+    /// The name of a selected field may be in backquotes, as since Kubernetes 1.37.
+    Escaped,
 }
 
 /// Indicates whether a variable always has a value.
@@ -74,6 +86,13 @@ impl Environment {
         self
     }
 
+    /// Sets the syntax of expressions. Defaults to [`Syntax::Plain`].
+    #[must_use]
+    pub fn syntax(mut self, syntax: Syntax) -> Self {
+        self.syntax = syntax;
+        self
+    }
+
     /// Compiles an expression of the expected type.
     pub fn compile(&self, source: &str, expected: Expected) -> Result<Program, CompileError> {
         with_large_stack(|| self.compile_here(source, expected))
@@ -81,7 +100,7 @@ impl Environment {
     }
 
     fn compile_here(&self, source: &str, expected: Expected) -> Result<Program, CompileError> {
-        let (expr, places) = parse(source)?;
+        let (expr, places) = parse(source, self.syntax)?;
         let typed = |(name, schema, presence): &(String, Arc<Schema>, Presence)| {
             let ty = Type::of(schema);
             (name.clone(), if *presence == Presence::Optional { Type::optional(ty) } else { ty })

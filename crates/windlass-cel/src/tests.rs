@@ -4,7 +4,9 @@ mod hostile;
 
 use serde_json::{Value as Json, json};
 
-use crate::{Environment, EvaluationError, Expected, LIMIT_PER_CALL, Presence, Program, Schema};
+use crate::{
+    Environment, EvaluationError, Expected, LIMIT_PER_CALL, Presence, Program, Rules, Schema, Syntax, check_rules_in,
+};
 
 /// Evaluates a condition without variables.
 fn holds(expression: &str) -> Result<bool, String> {
@@ -160,6 +162,29 @@ fn objects_are_read_by_their_schema() {
         assert_eq!(said(&schema, rule, &value), Ok(true), "{rule}");
     }
     assert_eq!(said(&schema, "self.port > 5", &value), Err(EvaluationError::Failed("no such overload".to_owned())),);
+}
+
+#[test]
+fn fields_can_be_in_backquotes_in_the_escaped_syntax() {
+    let properties = json!({"in": {"type": "string"}, "a-b": {"type": "string"}});
+    let rules =
+        |rule: &str| json!({"type": "object", "properties": properties, "x-kubernetes-validations": [{"rule": rule}]});
+    let problem = |syntax, rule: &str| {
+        let causes = check_rules_in(syntax, &rules(rule), "schema");
+        causes.first().map(|cause| cause.message.lines().next().unwrap_or_default().to_owned())
+    };
+    assert_eq!(problem(Syntax::Escaped, "self.`in` == 'i'"), None);
+    for (syntax, rule, error) in [
+        (Syntax::Plain, "self.`in` == 'i'", "unsupported syntax: '`'"),
+        (Syntax::Escaped, "self.`a-b` == 'x'", "1:5: undefined field 'a-b'"),
+        (Syntax::Escaped, "self.`for` == 'x'", "1:5: undefined field 'for'"),
+    ] {
+        let found = problem(syntax, rule).unwrap_or_default();
+        assert!(found.ends_with(error), "{rule}: {found}");
+    }
+    let compiled = Rules::compile_in(Syntax::Escaped, &rules("self.`in` == 'i'")).unwrap();
+    assert!(compiled.validate(&json!({"in": "i"}), None).causes.is_empty());
+    assert_eq!(compiled.validate(&json!({"in": "j"}), None).causes.len(), 1);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use windlass_api::Cause;
 use crate::{
     cause::{invalid, quoted},
     error::{CompileError, EvaluationError, Expected},
-    program::{LIMIT_PER_CALL, Program},
+    program::{LIMIT_PER_CALL, Program, Syntax},
     rules::{Rule, has_rules, normal_path, properties, rules},
     schema::Schema,
 };
@@ -98,12 +98,22 @@ impl Rules {
     /// Compiles the rules of a resource's schema. Returns `None` if it has no rules. A rule that does not compile
     /// causes an error for every object.
     pub fn compile(schema: &Json) -> Option<Self> {
-        Node::compile(schema, true).map(Self::new)
+        Self::compile_in(Syntax::Plain, schema)
     }
 
     /// Compiles the rules of a part of a resource's schema.
     pub fn of_value(schema: &Json) -> Option<Self> {
-        Node::compile(schema, false).map(Self::new)
+        Self::of_value_in(Syntax::Plain, schema)
+    }
+
+    /// Does the same as [`Self::compile`] for rules in this syntax.
+    pub fn compile_in(syntax: Syntax, schema: &Json) -> Option<Self> {
+        Node::compile(schema, true, syntax).map(Self::new)
+    }
+
+    /// Does the same as [`Self::of_value`] for rules in this syntax.
+    pub fn of_value_in(syntax: Syntax, schema: &Json) -> Option<Self> {
+        Node::compile(schema, false, syntax).map(Self::new)
     }
 
     const fn new(root: Node) -> Self {
@@ -161,21 +171,23 @@ impl Rules {
 // === impl Node ===
 
 impl Node {
-    fn compile(schema: &Json, is_root: bool) -> Option<Self> {
+    fn compile(schema: &Json, is_root: bool, syntax: Syntax) -> Option<Self> {
         if !has_rules(schema) {
             return None;
         }
         let declared = || if is_root { Schema::of_resource(schema) } else { Schema::of_value(schema) };
         let compiled = rules(schema).next().and_then(|_| declared());
-        let own = compiled.iter().flat_map(|compiled| rules(schema).map(|rule| Compiled::new(rule, compiled, schema)));
+        let own = compiled
+            .iter()
+            .flat_map(|compiled| rules(schema).map(move |rule| Compiled::new(rule, compiled, schema, syntax)));
         let list = schema.get("x-kubernetes-list-type").and_then(Json::as_str);
         let keys = schema.get("x-kubernetes-list-map-keys").and_then(Json::as_array).filter(|_| list == Some("map"));
-        let below = |key: &str| schema.get(key).and_then(|schema| Self::compile(schema, false)).map(Box::new);
+        let below = |key: &str| schema.get(key).and_then(|schema| Self::compile(schema, false, syntax)).map(Box::new);
         Some(Self {
             kind: schema.get("type").and_then(Json::as_str).unwrap_or_default().to_owned(),
             rules: own.collect(),
             properties: properties(schema)
-                .filter_map(|(name, schema)| Some((name.to_owned(), Self::compile(schema, false)?)))
+                .filter_map(|(name, schema)| Some((name.to_owned(), Self::compile(schema, false, syntax)?)))
                 .collect(),
             entries: below("additionalProperties"),
             items: below("items"),
@@ -234,8 +246,8 @@ impl Node {
 // === impl Compiled ===
 
 impl Compiled {
-    fn new(rule: Rule<'_>, compiled: &Arc<Schema>, schema: &Json) -> Self {
-        let environment = rule.environment(compiled);
+    fn new(rule: Rule<'_>, compiled: &Arc<Schema>, schema: &Json, syntax: Syntax) -> Self {
+        let environment = rule.environment(compiled, syntax);
         let program = environment.compile(rule.rule(), Expected::Bool);
         let trimmed = rule.message().trim();
         let expression = Some(rule.message_expression()).filter(|text| !text.is_empty());

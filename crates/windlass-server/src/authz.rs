@@ -37,12 +37,16 @@ pub(crate) use self::{
 use crate::{
     codec::go_quote,
     identity::{AUTHENTICATED, MASTERS, User},
+    kubernetes::KubernetesVersion,
     request::RequestInfo,
     storage::Storage,
 };
 
 /// The API group of roles.
 pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// The name of the authorizer by roles, if no configuration names it.
+const RBAC: &str = "rbac";
 
 /// The authorization mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -120,6 +124,8 @@ pub(crate) struct Authorizer {
     mode: Authorization,
     /// The authorizers, in order. If `None`, the mode decides.
     chain: Option<AuthorizerChain>,
+    /// The version that decides the form of reasons.
+    kubernetes: KubernetesVersion,
     /// The cache of roles. `None` before the first decision, and after the watch of the storage ended.
     follower: Mutex<Option<Follower>>,
 }
@@ -213,8 +219,8 @@ impl Decision {
 // === impl Authorizer ===
 
 impl Authorizer {
-    pub(crate) fn new(mode: Authorization, chain: Option<AuthorizerChain>) -> Self {
-        Self { mode, chain, ..Self::default() }
+    pub(crate) fn new(mode: Authorization, chain: Option<AuthorizerChain>, kubernetes: KubernetesVersion) -> Self {
+        Self { mode, chain, kubernetes, ..Self::default() }
     }
 
     /// Reports whether the chain has webhooks. If so, a user's rules don't include all of their permissions.
@@ -239,7 +245,28 @@ impl Authorizer {
         }
         match &self.chain {
             Some(chain) => self.run_chain(chain, storage, user, attempt).await,
-            None => self.with_grants(storage, |grants| grants.decide(user, attempt, attempt.namespace())).await,
+            None => Ok(match self.decide_by_roles(storage, user, attempt).await? {
+                Decision::Refused(why) => Decision::Refused(self.attribute(RBAC, why)),
+                decided => decided,
+            }),
+        }
+    }
+
+    async fn decide_by_roles(
+        &self,
+        storage: &dyn Storage,
+        user: &User,
+        attempt: &AccessAttributes<'_>,
+    ) -> Result<Decision, Status> {
+        self.with_grants(storage, |grants| grants.decide(user, attempt, attempt.namespace())).await
+    }
+
+    /// Returns the reason of an authorizer without an opinion. Since 1.37, it begins with the authorizer's name.
+    fn attribute(&self, name: &str, reason: String) -> String {
+        if reason.is_empty() || self.kubernetes < KubernetesVersion::V1_37 {
+            reason
+        } else {
+            format!("{name}: {reason}")
         }
     }
 
@@ -252,26 +279,25 @@ impl Authorizer {
         attempt: &AccessAttributes<'_>,
     ) -> Result<Decision, Status> {
         let (mut reasons, mut problems) = (Vec::new(), Vec::new());
-        for link in chain.links() {
+        for (name, link) in chain.links() {
+            let mut add = |reason| reasons.push(self.attribute(name, reason));
             match link {
                 Link::AlwaysAllow => return Ok(Decision::Unrestricted),
-                Link::AlwaysDeny => reasons.push("Everything is forbidden.".to_owned()),
+                Link::AlwaysDeny => add("Everything is forbidden.".to_owned()),
                 Link::Node => {}
-                Link::Rbac => {
-                    match self.with_grants(storage, |grants| grants.decide(user, attempt, attempt.namespace())).await? {
-                        Decision::Refused(why) => reasons.push(why),
-                        decided => return Ok(decided),
-                    }
-                }
+                Link::Rbac => match self.decide_by_roles(storage, user, attempt).await? {
+                    Decision::Refused(why) => add(why),
+                    decided => return Ok(decided),
+                },
                 Link::Webhook(webhook) => match webhook.opinion(user, attempt).await {
                     Opinion::Allows(reason) => return Ok(Decision::Granted(reason)),
                     Opinion::Forbids(reason) => return Ok(Decision::Denied(reason)),
-                    Opinion::None(reason) => reasons.push(reason),
+                    Opinion::None(reason) => add(reason),
                     Opinion::Failed { denied: true, reason, problem } => {
                         return Ok(Decision::Failed { denied: true, reason, problem });
                     }
                     Opinion::Failed { denied: false, reason, problem } => {
-                        reasons.push(reason);
+                        add(reason);
                         problems.push(problem);
                     }
                 },

@@ -60,7 +60,7 @@ pub(crate) fn set_of(paths: &[&str]) -> Set {
 
 /// Computes the managedFields of an object that `manager` is about to write. `old` is the replaced object, or `None`
 /// for a creation. Both are in the version of the request; `new` may contain managedFields from the client. If the
-/// object cannot be converted to the version of one of its managers, `new` gets no managedFields.
+/// object cannot be converted to the version of one of its managers, `new` gets the managedFields of `old` or none.
 pub(crate) fn update(kind: &Kind<'_>, old: Option<&Value>, new: &mut Value, manager: &str, now: &str, style: Style) {
     let given = detach(new);
     let live = old.and_then(|old| old.at(&["metadata", "managedFields"]));
@@ -81,8 +81,13 @@ pub(crate) fn update(kind: &Kind<'_>, old: Option<&Value>, new: &mut Value, mana
     if !is_tracked {
         return;
     }
+    let failed = |new: &mut Value| {
+        if kind.keeps_managers {
+            attach(new, live.cloned(), style);
+        }
+    };
     if is_foreign && managers.reconcile(kind).is_err() {
-        return;
+        return failed(new);
     }
     // As in the real server, ownership does not change if a custom resource does not fit its schema. Built-in types
     // always fit.
@@ -92,10 +97,11 @@ pub(crate) fn update(kind: &Kind<'_>, old: Option<&Value>, new: &mut Value, mana
     }
     let old = old.unwrap_or(&kind.empty);
     if managers.check_versions(kind, old).is_err() {
-        return;
+        return failed(new);
     }
-    if let Ok(managers) = update::updated(kind, old, new, managers, manager, now) {
-        attach(new, managers.into_value(), style);
+    match update::updated(kind, old, new, managers, manager, now) {
+        Ok(managers) => attach(new, managers.into_value(), style),
+        Err(_) => failed(new),
     }
 }
 

@@ -207,7 +207,7 @@ impl ServerBuilder {
             clock: self.clock,
             entropy: self.entropy.unwrap_or_default(),
             authenticator: Authenticator::new(self.token, self.tokens, self.issuer, self.anonymous),
-            authorizer: Arc::new(Authorizer::new(self.authorization, self.authorizers)),
+            authorizer: Arc::new(Authorizer::new(self.authorization, self.authorizers, self.choices.kubernetes)),
             storage: self.storage.unwrap_or_else(|| Arc::new(MemoryStorage::default())),
             choices: self.choices,
             registry: OnceCell::new(),

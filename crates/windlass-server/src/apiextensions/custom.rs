@@ -11,6 +11,7 @@ use windlass_api::{Cause, Entropy, FieldValidation, GroupKind, GroupResource, St
 use super::{
     prune,
     schema::{Field, Schema},
+    structural::rule_syntax,
     validate,
 };
 use crate::apiextensions::{
@@ -436,7 +437,7 @@ impl CustomStrategy {
             "FieldValueTypeInvalid",
         ];
         let rules = self.conditions.get_or_init(|| {
-            let rules = windlass_cel::Rules::compile(&self.shape.schema)?;
+            let rules = windlass_cel::Rules::compile_in(rule_syntax(self.shape.kubernetes), &self.shape.schema)?;
             Some(rules.show_types(self.shape.kubernetes < V1_35))
         });
         let Some(rules) = rules else { return };

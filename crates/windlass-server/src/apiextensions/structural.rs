@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use serde_json::Value;
-use windlass_cel::{Rules, check_rules, compile_pattern};
+use windlass_cel::{Rules, Syntax, check_rules_in, compile_pattern};
 
 use super::{
     prune::has_unknown_fields,
@@ -46,12 +46,18 @@ const TYPE_KEYWORDS: [&str; 12] = [
     "x-kubernetes-validations",
 ];
 
+/// Returns the syntax of validation rules in a Kubernetes version.
+pub(super) fn rule_syntax(kubernetes: KubernetesVersion) -> Syntax {
+    if kubernetes < KubernetesVersion::V1_37 { Syntax::Plain } else { Syntax::Escaped }
+}
+
 /// Validates a schema.
 pub(super) fn validate(schema: &Field<'_>, errors: &mut Errors) {
     let before = errors.len();
     check(schema, Level::Root, errors);
     if errors.len() == before {
-        report(check_rules(schema.json(), &schema.path().to_string()), errors);
+        let syntax = rule_syntax(errors.kubernetes());
+        report(check_rules_in(syntax, schema.json(), &schema.path().to_string()), errors);
     }
 }
 
@@ -279,7 +285,7 @@ fn check_default(default: &Field<'_>, schema: &Field<'_>, level: Level, errors: 
     let path = default.path().to_string();
     validate_value(default.json(), None, &compiled, &path, &path, &mut causes);
     if causes.is_empty()
-        && let Some(rules) = Rules::of_value(schema.json())
+        && let Some(rules) = Rules::of_value_in(rule_syntax(errors.kubernetes()), schema.json())
     {
         let rules = rules.show_types(errors.before(KubernetesVersion::V1_35));
         return report(rules.validate_at(&path, default.json()).causes, errors);

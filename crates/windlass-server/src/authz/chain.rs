@@ -8,7 +8,7 @@ use super::webhook::AuthorizationWebhook;
 ///
 /// Created from an [`AuthorizationConfiguration`](super::AuthorizationConfiguration).
 #[derive(Clone, Debug)]
-pub struct AuthorizerChain(Arc<[Link]>);
+pub struct AuthorizerChain(Arc<[(String, Link)]>);
 
 /// One authorizer.
 #[derive(Debug)]
@@ -22,15 +22,16 @@ pub(crate) enum Link {
 }
 
 impl AuthorizerChain {
-    pub(super) fn new(links: Vec<Link>) -> Self {
+    /// Creates a chain of named authorizers.
+    pub(super) fn new(links: Vec<(String, Link)>) -> Self {
         Self(links.into())
     }
 
-    pub(super) fn links(&self) -> &[Link] {
+    pub(super) fn links(&self) -> &[(String, Link)] {
         &self.0
     }
 
     pub(super) fn has_webhooks(&self) -> bool {
-        self.0.iter().any(|link| matches!(link, Link::Webhook(_)))
+        self.0.iter().any(|(_, link)| matches!(link, Link::Webhook(_)))
     }
 }

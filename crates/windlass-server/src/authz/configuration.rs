@@ -208,18 +208,19 @@ impl AuthorizationConfiguration {
     ) -> Result<AuthorizerChain, ConfigurationError> {
         let mut links = Vec::new();
         for Authorizer { kind, name, webhook } in self.0 {
-            links.push(match (&*kind, webhook) {
+            let link = match (&*kind, webhook) {
                 ("RBAC", _) => Link::Rbac,
                 ("Node", _) => Link::Node,
                 ("AlwaysAllow", _) => Link::AlwaysAllow,
                 (_, Some(webhook)) => {
                     let path = webhook.connection_info.kube_config_file.clone().unwrap_or_default();
                     let reviewer = connect(&path);
-                    let reviewer = reviewer.map_err(|source| ConfigurationError::Connection { name, path, source })?;
-                    Link::Webhook(webhook.build(reviewer))
+                    let problem = |source| ConfigurationError::Connection { name: name.clone(), path, source };
+                    Link::Webhook(webhook.build(reviewer.map_err(problem)?))
                 }
                 _ => Link::AlwaysDeny,
-            });
+            };
+            links.push((name, link));
         }
         Ok(AuthorizerChain::new(links))
     }

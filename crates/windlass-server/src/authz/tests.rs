@@ -176,6 +176,32 @@ async fn role_changes_apply_to_the_next_request() {
 }
 
 #[tokio::test]
+async fn refusals_name_their_authorizer_since_1_37() {
+    for (kubernetes, start) in [(KubernetesVersion::V1_36, ""), (KubernetesVersion::V1_37, "rbac: ")] {
+        let configuration = AuthorizationConfiguration::parse(json!({
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "AuthorizationConfiguration",
+            "authorizers": [{"type": "RBAC", "name": "roles"}, {"type": "AlwaysDeny", "name": "never"}],
+        }));
+        let chain = configuration.unwrap().connect(|_| Err("there is no webhook".into())).unwrap();
+        let authorizer = Authorizer::new(Authorization::Rbac, None, kubernetes);
+        let stored = Stored { storage: MemoryStorage::default(), authorizer };
+        let subject = json!({"kind": "User", "name": "jane"});
+        let binding = json!({"roleRef": {"kind": "ClusterRole", "name": "reader"}, "subjects": [subject]});
+        stored.put("/registry/rolebindings/n/b", binding).await;
+        let missing = r#"RBAC: clusterrole.rbac.authorization.k8s.io "reader" not found"#;
+        assert_eq!(stored.decision(&user("jane", &[]), "get  pods").await, format!("({start}{missing})"));
+        assert_eq!(stored.decision(&user("joan", &[]), "get  pods").await, "()");
+        let stored = Stored { authorizer: Authorizer::new(Authorization::Rbac, Some(chain), kubernetes), ..stored };
+        let expected = match start {
+            "" => format!("({missing}\nEverything is forbidden.)"),
+            _ => format!("(roles: {missing}\nnever: Everything is forbidden.)"),
+        };
+        assert_eq!(stored.decision(&user("jane", &[]), "get  pods").await, expected);
+    }
+}
+
+#[tokio::test]
 async fn roles_are_relisted_after_the_watch_ends() {
     let storage = MemoryStorage::default();
     let stored = Stored { storage, authorizer: Authorizer::default() };
@@ -202,7 +228,10 @@ async fn masters_and_always_allow_need_no_role() {
     let stored = Stored { storage, authorizer: Authorizer::default() };
     assert_eq!(stored.decision(&user("root", &[MASTERS]), "get  pods").await, "");
     assert_eq!(stored.decision(&user("jane", &[AUTHENTICATED]), "get  pods").await, "()");
-    let open = Stored { authorizer: Authorizer::new(Authorization::AlwaysAllow, None), ..stored };
+    let open = Stored {
+        authorizer: Authorizer::new(Authorization::AlwaysAllow, None, KubernetesVersion::default()),
+        ..stored
+    };
     assert_eq!(open.decision(&user("jane", &[AUTHENTICATED]), "get  pods").await, "");
     assert_eq!(open.decision(&user("system:anonymous", &["system:unauthenticated"]), "get  pods").await, "()");
     let (rules, _) = open.authorizer.rules_of(&open.storage, &user("jane", &[AUTHENTICATED]), "n").await.unwrap();

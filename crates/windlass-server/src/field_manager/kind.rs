@@ -28,8 +28,10 @@ pub(crate) struct Kind<'k> {
     pub(crate) empty: Value,
     /// `true` if the types may have changed since managedFields were written.
     pub(crate) is_evolving: bool,
+    /// `true` if an update whose managers cannot be computed keeps those of the replaced object, as since 1.37.
+    pub(crate) keeps_managers: bool,
     /// Finds the kind in another version. `None` means that a built-in kind has no such version; its managers are
-    /// dropped. An error fails an apply, and clears the managedFields of an update.
+    /// dropped. An error fails an apply; an update then keeps or clears the managedFields.
     pub(crate) other: &'k dyn Fn(&str) -> Result<Option<Version>, Status>,
 }
 

@@ -1,4 +1,5 @@
 use serde_json::{Value, json};
+use windlass_api::Status;
 
 use super::{
     Applier, Kind, Set, TypeHandle, apply, built_in, compare::Changes, custom, element::Element, fields::fields_of,
@@ -36,6 +37,7 @@ fn config_map(reset: &[&str]) -> Kind<'static> {
         subresource: "",
         empty: json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {}}),
         is_evolving: false,
+        keeps_managers: false,
         other: &|_| Ok(None),
     }
 }
@@ -77,6 +79,21 @@ fn owners(object: &Value) -> Vec<String> {
         format!("{} {} {time} {}", text(&entry["manager"]), text(&entry["operation"]), entry["fieldsV1"])
     };
     entries.iter().map(entry).collect()
+}
+
+#[test]
+fn update_keeps_owners_it_cannot_convert_since_1_37() {
+    let owners = json!([{"manager": "m", "operation": "Apply", "apiVersion": "v9", "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:data": {"f:a": {}}}, "time": THEN}]);
+    let mut old = object(json!({"a": "1"}));
+    old["metadata"]["managedFields"] = owners.clone();
+    for (keeps_managers, expected) in [(false, Value::Null), (true, owners)] {
+        let other = &|_: &str| Err(Status::unclassified("no such version"));
+        let kind = Kind { keeps_managers, other, ..config_map(&[]) };
+        let mut new = object(json!({"a": "2"}));
+        update(&kind, Some(&old), &mut new, "u", NOW, Style::BuiltIn);
+        assert_eq!(new["metadata"]["managedFields"], expected, "{keeps_managers}");
+    }
 }
 
 #[test]

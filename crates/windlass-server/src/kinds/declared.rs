@@ -1,7 +1,8 @@
 //! The rules that kube-apiserver declares with its Go types since 1.37. It reports their errors after those of all other
 //! rules.
 //!
-//! The tables only order and name the errors: the functions of the kinds find them, in every version.
+//! The tables only order and name the errors: the functions of the kinds find them, in every version. The rules of a table
+//! are in the order in which kube-apiserver checks them: those of an object, then those of its fields.
 
 use crate::{
     kubernetes::KubernetesVersion::{self, V1_37},
@@ -55,19 +56,21 @@ const AUTOSCALER: &[D] = &[D::new("spec.minReplicas", Valid), D::new("spec.maxRe
 const CRON_JOB: &[D] = &[D::new("spec.schedule", Required)];
 
 const ENDPOINT_SLICE: &[D] = &[
-    D::new("endpoints.*.addresses", Required),
-    D::new("endpoints.*.addresses", Items),
     D::new("addressType", Required),
     D::new("addressType", Immutable),
     D::new("addressType", Enum),
+    D::new("endpoints.*.addresses", Required),
+    D::new("endpoints.*.addresses", Items),
 ];
 
 const PRIORITY_LEVEL: &[D] = &[
-    D::new("spec.type", Required),
+    D::new("spec.exempt", Forbidden),
     D::new("spec.limited", Forbidden),
-    D::new("spec.limited.limitResponse.type", Required),
+    D::new("spec.limited", Required),
+    D::new("spec.type", Required),
     D::new("spec.limited.limitResponse.queuing", Forbidden),
     D::new("spec.limited.limitResponse.queuing", Required),
+    D::new("spec.limited.limitResponse.type", Required),
 ];
 
 const INGRESS_CLASS: &[D] = &[D::new("spec.parameters.kind", Required), D::new("spec.parameters.name", Required)];
@@ -104,7 +107,6 @@ macro_rules! claim {
         &[
             D::new(concat!($spec, ".devices.requests"), Items),
             D::new(concat!($spec, ".devices.requests.*"), Unique),
-            D::new(concat!($spec, ".devices.requests.*.exactly.deviceClassName"), Required),
             D::new(concat!($spec, ".devices.requests.*.exactly.selectors"), Items),
             D::new(concat!($spec, ".devices.requests.*.exactly.allocationMode"), Enum),
             D::new(concat!($spec, ".devices.requests.*.exactly.tolerations.*.key"), Valid),
@@ -143,6 +145,7 @@ const CLAIM: &[D] = claim!(
 const CLAIM_TEMPLATE: &[D] = claim!("spec.spec",);
 
 const SLICE: &[D] = &[
+    D::new("spec.devices.*.attributes.*", Valid),
     D::new("spec.devices.*.taints.*.effect", Required),
     D::new("spec.devices.*.taints.*.effect", Enum),
     D::new("spec.sharedCounters", Items),

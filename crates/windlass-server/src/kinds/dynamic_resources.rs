@@ -78,6 +78,20 @@ fn validate_request_references(names: &Field<'_>, requests: &[&str], errors: &mu
     validate_unique(names, &[], errors);
 }
 
+/// Adds an error for each element of a list whose text at `path` repeats, by a rule that is declared since 1.37: the error
+/// then shows the element.
+fn validate_declared_unique(list: &Field<'_>, path: &[&str], errors: &mut Errors) {
+    if errors.before(V1_37) {
+        return validate_unique(list, path, errors);
+    }
+    let mut seen = DuplicateCheck::default();
+    for item in list.items() {
+        if seen.repeats(item.json().text(path)) {
+            item.duplicate(errors);
+        }
+    }
+}
+
 /// Adds an error for each element of a list whose text at `path` repeats.
 fn validate_unique(list: &Field<'_>, path: &[&str], errors: &mut Errors) {
     let mut seen = DuplicateCheck::default();

@@ -49,6 +49,7 @@ pub(super) fn rules(kubernetes: KubernetesVersion, group: &str, kind: &str, defa
         gated_pod_fields: POD_SPEC,
         disabled_pod_fields: of_pods(kubernetes),
         declared: declared::of_kind(kubernetes, group, kind),
+        reports_once: kubernetes >= V1_37 && !matches!(group, "apiextensions.k8s.io" | "apiregistration.k8s.io"),
         ..default.clone()
     };
     let mut twice = VALIDATED_TWICE.iter().filter(|(of_group, of_kind, _)| (*of_group, *of_kind) == (group, kind));

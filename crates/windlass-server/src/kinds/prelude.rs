@@ -3,7 +3,7 @@
 pub(super) use serde_json::{Map, Value, json};
 
 pub(super) use super::{BASE, Kind};
-pub(super) use crate::kubernetes::KubernetesVersion::{V1_34, V1_35, V1_36};
+pub(super) use crate::kubernetes::KubernetesVersion::{V1_34, V1_35, V1_36, V1_37};
 pub(super) use crate::{
     kubernetes::KubernetesVersion,
     object::{

@@ -2,6 +2,8 @@
 
 use windlass_api::Cause;
 
+use super::DuplicateCheck;
+
 /// The maximum number of errors for one object; further ones are only counted. The real server lists all, or times out.
 const MAX_COUNT: usize = 10_000;
 /// The maximum total length of their texts, in bytes.
@@ -64,11 +66,27 @@ impl Causes {
         self.kept.iter_mut()
     }
 
-    /// Moves the errors for which `is_last` returns `true` to the end, without changing the order of the others. The
-    /// function may change an error.
-    pub(crate) fn move_last(&mut self, is_last: impl FnMut(&mut Cause) -> bool) {
-        let last: Vec<Cause> = self.kept.extract_if(.., is_last).collect();
-        self.kept.extend(last);
+    /// Removes errors that equal an earlier one.
+    pub(crate) fn remove_repeated(&mut self) {
+        let mut seen = DuplicateCheck::default();
+        let texts = self.kept.iter().map(|cause| (cause.field.as_str(), cause.message.as_str()));
+        let repeated: Vec<bool> = texts.map(|texts| seen.repeats(texts)).collect();
+        let mut repeated = repeated.into_iter();
+        self.kept.retain(|_| repeated.next() != Some(true));
+    }
+
+    /// Moves the errors for which `place` returns a value to the end, sorted by that value, without changing the order of
+    /// the others. The function may change an error.
+    pub(crate) fn move_last<P: Ord>(&mut self, mut place: impl FnMut(&mut Cause) -> Option<P>) {
+        let mut last = Vec::new();
+        for mut cause in std::mem::take(&mut self.kept) {
+            match place(&mut cause) {
+                Some(place) => last.push((place, cause)),
+                None => self.kept.push(cause),
+            }
+        }
+        last.sort_by(|(place, _), (other, _)| place.cmp(other));
+        self.kept.extend(last.into_iter().map(|(_, cause)| cause));
     }
 
     /// Keeps the errors for which `keep` returns `true`.
@@ -110,6 +128,28 @@ mod tests {
         let list = causes.into_vec();
         assert_eq!(list.len(), MAX_COUNT + 1);
         assert_eq!(list[MAX_COUNT].message, "Too many: 5 more errors are not listed");
+    }
+
+    #[test]
+    fn repeated_causes_are_removed_by_field_and_message() {
+        let mut causes = Causes::default();
+        let mut other = cause(1);
+        other.field = "metadata".to_owned();
+        for cause in [cause(1), cause(2), other, cause(1)] {
+            causes.push(cause);
+        }
+        causes.remove_repeated();
+        let fields: Vec<_> = causes.iter().map(|cause| (cause.field.as_str(), cause.message.len())).collect();
+        assert_eq!(fields, [("spec", 1), ("spec", 2), ("metadata", 1)]);
+    }
+
+    #[test]
+    fn moved_causes_are_sorted_and_others_keep_their_order() {
+        let mut causes = Causes::default();
+        (1..=5).for_each(|length| causes.push(cause(length)));
+        causes.move_last(|cause| (cause.message.len() % 2 == 1).then(|| 5 - cause.message.len()));
+        let lengths: Vec<_> = causes.iter().map(|cause| cause.message.len()).collect();
+        assert_eq!(lengths, [2, 4, 5, 3, 1]);
     }
 
     #[test]

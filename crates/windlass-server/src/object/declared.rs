@@ -34,6 +34,25 @@ impl DeclaredRule {
         error.reason == self.check.reason() && self.check.concerns(&error.message) && matches(self.path, &error.field)
     }
 
+    /// Returns the place of an error of the rule at `index` among those of all rules: kube-apiserver checks fields in the
+    /// order of the rules, and the elements of a list one by one.
+    pub(crate) fn place(rules: &[Self], index: usize, field: &str) -> Vec<usize> {
+        let path = rules[index].path;
+        let mut elements = field.split('[').skip(1).map(|rest| {
+            let number = rest.split(']').next().unwrap_or_default();
+            number.parse::<usize>().unwrap_or_default()
+        });
+        let mut place = Vec::new();
+        for (end, step) in path.match_indices(".*.") {
+            let list = &path[..end + step.len()];
+            place.push(rules.iter().position(|rule| rule.path.starts_with(list)).unwrap_or(index));
+            place.extend(elements.next());
+        }
+        place.push(index);
+        place.extend(elements.next());
+        place
+    }
+
     /// Returns the message of this rule, if it differs from that of the same rule without a declaration.
     pub(crate) fn message(&self) -> Option<&'static str> {
         match self.check {
@@ -95,6 +114,29 @@ mod tests {
         assert!(!matches("spec.ports.*.name", "spec.ports"));
         assert!(!matches("spec.ports", "spec.ports[0]"));
         assert!(!matches("spec.port", "spec.ports"));
+    }
+
+    #[test]
+    fn places_follow_rules_and_list_elements() {
+        let rules = [
+            DeclaredRule::new("kind", Check::Required),
+            DeclaredRule::new("ports.*", Check::Unique),
+            DeclaredRule::new("ports.*.name", Check::Required),
+            DeclaredRule::new("ports.*.number", Check::Required),
+            DeclaredRule::new("last", Check::Required),
+        ];
+        let place = |index, field| DeclaredRule::place(&rules, index, field);
+        let expected = [
+            place(0, "kind"),
+            place(1, "ports[1]"),
+            place(1, "ports[10]"),
+            place(3, "ports[0].number"),
+            place(2, "ports[2].name"),
+            place(3, "ports[2].number"),
+            place(2, "ports[10].name"),
+            place(4, "last"),
+        ];
+        assert!(expected.is_sorted(), "{expected:?}");
     }
 
     #[test]

@@ -77,18 +77,22 @@ impl Errors {
         self.causes.append(causes);
     }
 
-    /// Moves the errors of declared rules to the end, with the messages of these rules.
+    /// Removes errors that equal an earlier one.
+    pub(crate) fn remove_repeated(&mut self) {
+        self.causes.remove_repeated();
+    }
+
+    /// Moves the errors of declared rules to the end, in the order of the rules and with their messages.
     pub(crate) fn move_declared(&mut self, rules: &[DeclaredRule]) {
-        if rules.is_empty() {
-            return;
+        if !rules.is_empty() {
+            self.causes.move_last(|cause| {
+                let index = rules.iter().position(|rule| rule.concerns(cause))?;
+                if let Some(message) = rules[index].message() {
+                    message.clone_into(&mut cause.message);
+                }
+                Some(DeclaredRule::place(rules, index, &cause.field))
+            });
         }
-        self.causes.move_last(|cause| {
-            let Some(rule) = rules.iter().find(|rule| rule.concerns(cause)) else { return false };
-            if let Some(message) = rule.message() {
-                message.clone_into(&mut cause.message);
-            }
-            true
-        });
     }
 
     /// Reports whether further errors are only counted.

@@ -63,3 +63,45 @@ pub(super) fn adjust(kubernetes: KubernetesVersion, cause: &mut Cause) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubernetes::KubernetesVersion::{V1_33, V1_36};
+
+    #[test]
+    fn errors_have_the_words_of_their_version() {
+        for (since, field, new, old) in [
+            (
+                V1_35,
+                "metadata.labels",
+                "Invalid value: \"x\": name part must be no more than 63 bytes",
+                "Invalid value: \"x\": name part must be no more than 63 characters",
+            ),
+            (V1_34, "spec.parameters.kind", "Required value", "Required value: kind is required"),
+            (
+                V1_34,
+                "status.completionTime",
+                "Invalid value: null: field is immutable",
+                "Invalid value: null: completionTime cannot be mutated",
+            ),
+        ] {
+            for kubernetes in [V1_33, V1_34, V1_35, V1_36] {
+                let mut cause = Cause { reason: String::new(), message: new.to_owned(), field: field.to_owned() };
+                adjust(kubernetes, &mut cause);
+                assert_eq!(cause.message, if kubernetes < since { old } else { new }, "{kubernetes}: {field}");
+            }
+        }
+    }
+
+    #[test]
+    fn words_of_other_fields_are_not_changed() {
+        let mut cause = Cause {
+            reason: String::new(),
+            message: "Required value".to_owned(),
+            field: "spec.template.spec.kind".to_owned(),
+        };
+        adjust(V1_33, &mut cause);
+        assert_eq!(cause.message, "Required value");
+    }
+}

@@ -97,7 +97,7 @@ impl Registry {
             meta::validate(target, &object, meta::ANY_NAME, &mut errors);
         }
         params.warnings.extend(errors.take_warnings());
-        errors.move_declared(rules.declared);
+        rules.arrange(&mut errors);
         errors.check(&resource.group_kind(), &name)?;
         params.warnings.extend(resource.strategy.warnings(&object, None));
         field_manager::attach(&mut object, managed_fields, resource.shape.style());

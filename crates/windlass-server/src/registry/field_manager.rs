@@ -143,6 +143,7 @@ impl Registry {
             subresource: "scale",
             empty: empty(&scale::shape(), ""),
             is_evolving: false,
+            keeps_managers: self.keeps_managers(),
             other: &|_| Ok(None),
         };
         let mut after = match edit(&before)? {
@@ -208,8 +209,14 @@ impl Registry {
             subresource,
             empty: if whole { empty_of(resource) } else { Value::Null },
             is_evolving: is_evolving(resource),
+            keeps_managers: self.keeps_managers(),
             other: &other,
         })
+    }
+
+    /// Reports whether updates keep the managedFields that they cannot compute.
+    fn keeps_managers(&self) -> bool {
+        self.resources().kubernetes() >= KubernetesVersion::V1_37
     }
 
     /// Finds another version of a resource, served or not.

@@ -177,7 +177,7 @@ impl Registry {
             WriteScope::Finalize | WriteScope::Internal => {}
         }
         params.warnings.extend(errors.take_warnings());
-        errors.move_declared(rules.declared);
+        rules.arrange(&mut errors);
         errors.check(&resource.group_kind(), target.name())?;
         if scope == WriteScope::Main {
             params.warnings.extend(resource.strategy.warnings(&new, Some(&old)));

@@ -152,6 +152,8 @@ pub(crate) struct Rules {
     pub(crate) disabled_pod_fields: &'static [&'static str],
     /// The rules that the Kubernetes version declares with the kind's type.
     pub(crate) declared: &'static [DeclaredRule],
+    /// `true` if an error that several checks find is reported once.
+    pub(crate) reports_once: bool,
     /// The Kubernetes version that the kind belongs to.
     pub(crate) kubernetes: KubernetesVersion,
     /// The location of the pod spec, as a JSON pointer.
@@ -321,6 +323,7 @@ impl Rules {
         gated_pod_fields: &[],
         disabled_pod_fields: &[],
         declared: &[],
+        reports_once: false,
         kubernetes: KubernetesVersion::V1_36,
         pod_spec: None,
         fields: &[],
@@ -340,6 +343,14 @@ impl Rules {
     pub(crate) fn field_text<'v>(&self, object: &'v Value, label: &str) -> Cow<'v, str> {
         let path = self.fields.iter().find(|field| field.label == label).map(|field| field.path);
         path.map_or(Cow::Borrowed(""), |path| text_at(object, path))
+    }
+
+    /// Brings the errors of an object into the form in which the Kubernetes version reports them.
+    pub(crate) fn arrange(&self, errors: &mut Errors) {
+        if self.reports_once {
+            errors.remove_repeated();
+        }
+        errors.move_declared(self.declared);
     }
 
     /// Removes the fields of disabled features.

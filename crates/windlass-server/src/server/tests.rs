@@ -17,7 +17,7 @@ use tower::ServiceExt;
 use windlass_api::{Clock, Entropy};
 
 use super::{Server, Service};
-use crate::{KubernetesVersion, http::Body, tls::TlsIdentity};
+use crate::{http::Body, tls::TlsIdentity};
 
 mod delivery;
 mod extensions;
@@ -25,6 +25,7 @@ mod identity;
 mod limits;
 mod protobuf;
 mod sockets;
+mod versions;
 mod views;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -492,95 +493,4 @@ async fn custom_resources_are_served_once_their_crd_exists() {
     assert_eq!(accepting(&service, foos, protobuf).await.header("content-type"), "application/json");
     let html = accepting(&service, foos, "text/html").await;
     assert!(html.json()["message"].as_str().unwrap().starts_with("only the following media types are accepted: "));
-}
-
-#[tokio::test]
-async fn server_of_an_older_version_has_its_resources_and_fields() {
-    let new = Server::builder().build().service();
-    let old = Server::builder().kubernetes(KubernetesVersion::V1_35).build().service();
-    let policies = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies";
-    assert_eq!((get(&new, policies).await.code, get(&old, policies).await.code), (200, 404));
-    let version = get(&old, "/version").await.json();
-    assert_eq!((&version["minor"], &version["minCompatibilityMinor"]), (&json!("35"), &json!("34")));
-    let document = get(&old, "/openapi/v3/api/v1").await.json();
-    assert_eq!(document["info"]["version"], "1.35");
-    assert!(document["components"]["schemas"].get("io.k8s.api.core.v1.VolumeStatus").is_none());
-
-    // Since 1.36, a service name may start with a digit, and pods have `schedulingGroup`.
-    let service = json!({"metadata": {"name": "1a"}, "spec": {"ports": [{"port": 80}]}});
-    let services = "/api/v1/namespaces/default/services";
-    let created = |server| with_body(server, "POST", services, "application/json", &service);
-    assert_eq!((created(&new).await.code, created(&old).await.code), (201, 422));
-    let pod = json!({"metadata": {"name": "p"}, "spec": {
-        "containers": [{"name": "c", "image": "i"}], "schedulingGroup": {"podGroupName": "g"},
-    }});
-    let pods = "/api/v1/namespaces/default/pods?fieldValidation=Strict";
-    let created = with_body(&old, "POST", pods, "application/json", &pod).await;
-    assert_eq!(created.code, 400, "{}", created.body);
-    assert!(created.body.contains("unknown field \\\"spec.schedulingGroup\\\""), "{}", created.body);
-    assert_eq!(with_body(&new, "POST", pods, "application/json", &pod).await.code, 201);
-}
-
-#[tokio::test]
-async fn server_of_a_newer_version_serves_its_kinds() {
-    let server = Server::builder().kubernetes(KubernetesVersion::V1_37).build().service();
-    let old = Server::builder().build().service();
-    let certificates = "/apis/certificates.k8s.io/v1";
-    let taint = |effect: &str| json!({"key": "example.com/broken", "effect": effect});
-    for (path, object, invalid, error) in [
-        (
-            "/apis/storagemigration.k8s.io/v1/storageversionmigrations",
-            json!({"metadata": {"name": "a"}, "spec": {"resource": {"resource": "secrets"}}}),
-            json!({"metadata": {"name": "b"}, "spec": {"resource": {}}}),
-            "spec.resource.resource: Required value: resource is required to be set",
-        ),
-        (
-            "/apis/resource.k8s.io/v1/devicetaintrules",
-            json!({"metadata": {"name": "a"}, "spec": {"taint": taint("NoExecute")}}),
-            json!({"metadata": {"name": "b"}, "spec": {"taint": taint("Never")}}),
-            "spec.taint.effect: Unsupported value: \"Never\"",
-        ),
-        (
-            &format!("{certificates}/namespaces/default/podcertificaterequests"),
-            Value::Null,
-            json!({"metadata": {"name": "b"}, "spec": {"signerName": "a"}}),
-            "spec.signerName: Invalid value: \"a\": must be a fully qualified domain",
-        ),
-        (
-            &format!("{certificates}/clustertrustbundles"),
-            Value::Null,
-            json!({"metadata": {"name": "b:a"}, "spec": {"trustBundle": ""}}),
-            "metadata.name: Invalid value: \"b:a\": ClusterTrustBundle without signer name",
-        ),
-    ] {
-        assert_eq!((get(&server, path).await.code, get(&old, path).await.code), (200, 404), "{path}");
-        if !object.is_null() {
-            let created = post(&server, path, &object).await;
-            assert_eq!(created.code, 201, "{}", created.body);
-            let spec = json!({"spec": {"resource": {"resource": "pods"}, "taint": {"value": "v"}}});
-            let changed =
-                with_body(&server, "PATCH", &format!("{path}/a"), "application/merge-patch+json", &spec).await;
-            let is_mutable = path.ends_with("rules");
-            assert_eq!(changed.code, if is_mutable { 200 } else { 422 }, "{}", changed.body);
-            if is_mutable {
-                assert_eq!(changed.json()["metadata"]["generation"], 2);
-            }
-        }
-        let rejected = post(&server, path, &invalid).await;
-        let message = rejected.json()["message"].as_str().unwrap_or_default().to_owned();
-        assert!(rejected.code == 422 && message.contains(error), "{message}");
-    }
-}
-
-#[tokio::test]
-async fn declared_rules_come_last_since_1_37() {
-    let message = async |kubernetes| {
-        let server = Server::builder().kubernetes(kubernetes).build().service();
-        let class = json!({"metadata": {"name": "a"}, "provisioner": "", "reclaimPolicy": "Never"});
-        let answer = post(&server, "/apis/storage.k8s.io/v1/storageclasses", &class).await;
-        answer.json()["message"].as_str().unwrap_or_default().to_owned()
-    };
-    let order = |message: &str| message.find("provisioner").cmp(&message.find("reclaimPolicy"));
-    assert_eq!(order(&message(KubernetesVersion::V1_36).await), std::cmp::Ordering::Less);
-    assert_eq!(order(&message(KubernetesVersion::V1_37).await), std::cmp::Ordering::Greater);
 }

@@ -30,6 +30,7 @@ pub(super) const KIND: Kind = Kind {
     default,
     prepare_create,
     validate,
+    validate_create,
     validate_update,
     validate_status: validate_job_status,
     warnings: warnings::of_named_workload,
@@ -65,12 +66,30 @@ fn prepare_create(object: &mut Value, _write: &WriteContext<'_>) {
 }
 
 fn validate(job: &Field<'_>, errors: &mut Errors) {
+    if errors.before(V1_37) {
+        validate_job(job, errors);
+    }
+}
+
+fn validate_create(job: &Field<'_>, errors: &mut Errors) {
+    if !errors.before(V1_37) {
+        validate_job(job, errors);
+    }
+}
+
+fn validate_job(job: &Field<'_>, errors: &mut Errors) {
     let spec = job.child("spec");
     if !spec.is_set() {
         return;
     }
     validate_generated(job.json(), &spec, errors);
     validate_spec_with_selector(&spec, errors);
+    validate_pod_names(job, errors);
+}
+
+/// Validates that the pods of an indexed job get valid names.
+fn validate_pod_names(job: &Field<'_>, errors: &mut Errors) {
+    let spec = job.child("spec");
     let completions = spec.child("completions").int().unwrap_or_default();
     if spec.child("completionMode").text() == "Indexed" && completions > 0 {
         let name = job.child("metadata.name");
@@ -84,8 +103,8 @@ fn validate(job: &Field<'_>, errors: &mut Errors) {
 
 fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
     let (spec, old_spec) = (new.child("spec"), old.child("spec"));
-    if spec.is_set() && errors.kubernetes() < KubernetesVersion::V1_37 {
-        // The real server validates the spec twice and reports errors twice.
+    if spec.is_set() {
+        // Before 1.37, the real server has already validated the spec, and reports errors twice.
         validate_spec_with_selector(&spec, errors);
     }
     let (completions, old_completions) = (spec.child("completions"), old_spec.child("completions"));
@@ -102,6 +121,9 @@ fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
     }
     let names = ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"];
     spec.check_immutable(&old_spec, &names, errors);
+    if !errors.before(V1_37) {
+        validate_pod_names(new, errors);
+    }
 }
 
 fn default_spec(object: &mut Value) {

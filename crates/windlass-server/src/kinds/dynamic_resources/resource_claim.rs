@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::kinds::{
     dynamic_resources::{
-        MAX_ITEMS, validate_configs, validate_request_references, validate_selectors, validate_unique,
+        MAX_ITEMS, validate_configs, validate_declared_unique, validate_request_references, validate_selectors,
     },
     prelude::*,
 };
@@ -31,7 +31,7 @@ fn validate_status(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
     if !consumers.at_most(MAX_CONSUMERS, errors) {
         let rules = [("resource", Rule::Required), ("name", Rule::Required), ("uid", Rule::Required)];
         consumers.each(|consumer, errors| consumer.check(&rules, errors), errors);
-        validate_unique(&consumers, &["uid"], errors);
+        validate_declared_unique(&consumers, &["uid"], errors);
     }
     let (allocation, old_allocation) = (new.child("status.allocation"), old.child("status.allocation"));
     if !allocation.is_set() {
@@ -75,7 +75,7 @@ pub(super) fn validate_claim_spec(spec: &Field<'_>, errors: &mut Errors) {
     let requests = devices.child("requests");
     if !requests.at_most(MAX_ITEMS, errors) {
         requests.each(validate_request, errors);
-        validate_unique(&requests, &["name"], errors);
+        validate_declared_unique(&requests, &["name"], errors);
     }
     let names = request_names(&requests);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -103,6 +103,9 @@ fn validate_constraint(constraint: &Field<'_>, requests: &[&str], errors: &mut E
     let mut attributes = ["matchAttribute", "distinctAttribute"].into_iter().map(|name| constraint.child(name));
     if let Some(attribute) = attributes.find(Field::is_set) {
         validate_attribute_name(&attribute, errors);
+    } else if errors.before(V1_36) {
+        // The feature DRAConsumableCapacity, which adds `distinctAttribute`.
+        constraint.child("matchAttribute").required("", errors);
     } else {
         let text =
             "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set";
@@ -143,7 +146,7 @@ fn validate_request(request: &Field<'_>, errors: &mut Errors) {
                 alternative.child("name").check_text(dns_label, errors);
                 validate_device_request(&alternative, errors);
             }
-            validate_unique(&alternatives, &["name"], errors);
+            validate_declared_unique(&alternatives, &["name"], errors);
         }
     }
 }

@@ -29,6 +29,9 @@ pub(super) const KIND: Kind = Kind {
 
 const MAX_DEVICES: usize = 128;
 
+/// The fields for the value of an attribute.
+const VALUES: [&str; 8] = ["int", "bool", "string", "version", "ints", "bools", "strings", "versions"];
+
 /// Sets the time of taints without one to the current time.
 fn prepare_create(slice: &mut Value, write: &WriteContext<'_>) {
     change_each(slice, "spec.devices.*.taints.*", |taint| default_to(taint, "timeAdded", write.now()));
@@ -114,8 +117,9 @@ fn validate_device(device: &Field<'_>, selects_per_device: bool, errors: &mut Er
     }
     for (_, attribute) in attributes.entries() {
         match attribute.len() {
-            0 => attribute.invalid_as("", "exactly one value must be specified", errors),
             1 => {}
+            _ if !errors.before(V1_37) => report_values(&attribute, errors),
+            0 => attribute.invalid_as("", "exactly one value must be specified", errors),
             _ => attribute.invalid("exactly one value must be specified", errors),
         }
     }
@@ -126,6 +130,18 @@ fn validate_device(device: &Field<'_>, selects_per_device: bool, errors: &mut Er
     } else if selects_per_device && !is_located {
         let text = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
         device.required(text, errors);
+    }
+}
+
+/// Reports an attribute with no value or several, in the words since 1.37.
+fn report_values(attribute: &Field<'_>, errors: &mut Errors) {
+    let quoted = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let found: Vec<&str> = VALUES.into_iter().filter(|name| attribute.child(name).is_set()).collect();
+    if found.is_empty() {
+        attribute.invalid_as("", &format!("must specify one of: {}", quoted(&VALUES)), errors);
+    } else {
+        let shown = format!("{{{}}}", quoted(&found));
+        attribute.invalid_as(&shown, &format!("must specify exactly one of: {}", quoted(&VALUES)), errors);
     }
 }
 

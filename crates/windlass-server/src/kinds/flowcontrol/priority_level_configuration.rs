@@ -54,8 +54,28 @@ fn validate(level: &Field<'_>, errors: &mut Errors) {
         "" if !errors.before(V1_36) => kind.required("", errors),
         _ => kind.unsupported(&["Exempt", "Limited"], errors),
     }
+    if !errors.before(V1_37) && kind.text() != "Limited" {
+        validate_unused(&spec, errors);
+    }
     if name == "catch-all" {
         validate_mandatory_spec(level, &levels(), errors);
+    }
+}
+
+/// Validates the settings of other types than that of the priority level, by the rules that are declared since 1.37.
+fn validate_unused(spec: &Field<'_>, errors: &mut Errors) {
+    let (limited, exempt) = (spec.child("limited"), spec.child("exempt"));
+    if spec.child("type").text() != "Exempt" {
+        exempt.check_unset("", errors);
+        limited.check_unset("", errors);
+    }
+    if limited.is_set() {
+        let (kind, queuing) = (limited.child("limitResponse.type"), limited.child("limitResponse.queuing"));
+        kind.check_not_empty("", errors);
+        match kind.text() {
+            "Queue" => queuing.check_set("", errors),
+            _ => queuing.check_unset("", errors),
+        }
     }
 }
 

@@ -16,7 +16,7 @@ const WINDOWS: &str = "cannot be set for a windows pod";
 const LINUX: &str = "windows options cannot be set for a linux pod";
 const USER_NAMESPACE: &str = "when `hostUsers` is false";
 
-/// The fields that Windows pods must not have, in the order of the errors.
+/// The fields that Windows pods must not have, in the order of the errors before 1.37.
 const LINUX_POD_FIELDS: [&str; 15] = [
     "securityContext.appArmorProfile",
     "securityContext.seLinuxOptions",
@@ -51,30 +51,43 @@ const LINUX_CONTAINER_FIELDS: [&str; 10] = [
 /// Validates the security context of a pod.
 pub(super) fn validate_pod_security(spec: &Field<'_>, errors: &mut Errors) {
     let context = spec.child("securityContext");
+    validate_context(&context, spec, errors);
+    if !errors.before(V1_37) {
+        validate_shared_processes(spec, spec, errors);
+    }
+}
+
+fn validate_context(context: &Field<'_>, spec: &Field<'_>, errors: &mut Errors) {
     if !context.is_set() {
         return;
     }
     context.check(&[("fsGroup", ID), ("runAsUser", ID), ("runAsGroup", ID)], errors);
     context.child("supplementalGroups").each(|group, errors| group.in_range(0, MAX_ID, errors), errors);
-    if spec.child("shareProcessNamespace").flag() && spec.child("hostPID").flag() {
-        let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
-        // The field belongs to the spec, but before 1.37 the real server reports another path.
-        let owner = if errors.kubernetes() < KubernetesVersion::V1_37 { &context } else { spec };
-        owner.child("shareProcessNamespace").invalid_as(&Value::Bool(true), detail, errors);
+    if errors.before(V1_37) {
+        // The field belongs to the spec, but the real server reports another path.
+        validate_shared_processes(spec, context, errors);
     }
     validate_sysctls(&context.child("sysctls"), errors);
     context.child("fsGroupChangePolicy").one_of(&["Always", "OnRootMismatch"], errors);
-    validate_profile(&context, "seccompProfile", "seccomp", errors);
-    windows::validate_options(&context, errors);
-    validate_profile(&context, "appArmorProfile", "AppArmor", errors);
+    validate_profile(context, "seccompProfile", "seccomp", errors);
+    windows::validate_options(context, errors);
+    validate_profile(context, "appArmorProfile", "AppArmor", errors);
     // The feature SELinuxMount.
-    let policies: &[&str] =
-        if errors.kubernetes() < KubernetesVersion::V1_37 { &["Recursive"] } else { &["MountOption", "Recursive"] };
+    let policies: &[&str] = if errors.before(V1_37) { &["Recursive"] } else { &["MountOption", "Recursive"] };
     let rules = [
         ("supplementalGroupsPolicy", Rule::OneOf(&["Merge", "Strict"])),
         ("seLinuxChangePolicy", Rule::OneOf(policies)),
     ];
     context.check(&rules, errors);
+}
+
+/// Validates that a pod does not share its own processes and those of the node. `reported` is the owner of the path in
+/// the error.
+fn validate_shared_processes(spec: &Field<'_>, reported: &Field<'_>, errors: &mut Errors) {
+    if spec.child("shareProcessNamespace").flag() && spec.child("hostPID").flag() {
+        let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
+        reported.child("shareProcessNamespace").invalid_as(&Value::Bool(true), detail, errors);
+    }
 }
 
 /// Validates the security context of a container.
@@ -212,7 +225,12 @@ pub(super) fn validate_system(spec: &Field<'_>, errors: &mut Errors) {
             forbid_in_containers(spec, &["windowsOptions"], LINUX, errors);
         }
         "windows" => {
-            for name in LINUX_POD_FIELDS {
+            let mut names = LINUX_POD_FIELDS;
+            if !errors.before(V1_37) {
+                // The fields of the security context are reported first.
+                names.sort_by_key(|name| !name.starts_with("securityContext."));
+            }
+            for name in names {
                 let field = spec.child(name);
                 if field.is_set() && *field.json() != Value::Bool(false) {
                     field.forbidden(WINDOWS, errors);
