@@ -59,10 +59,11 @@ mod pattern_size;
 
 pub use self::{
     error::{CompileError, EvaluationError, Expected},
+    library::Library,
     pattern::compile_pattern,
     pattern_size::pattern_weight,
     program::{Environment, Evaluated, LIMIT_PER_CALL, Presence, Program},
-    rules::{RuleError, check_rules},
+    rules::{RuleError, check_rules, check_rules_with},
     schema::Schema,
     validator::{Rules, Verdict},
 };

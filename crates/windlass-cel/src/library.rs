@@ -20,18 +20,54 @@ use crate::{
 const TABLES: [&[Row]; 7] =
     [standard::TABLE, strings::TABLE, lists::TABLE, optional::TABLE, network::TABLE, versions::TABLE, time::TABLE];
 
-static FUNCTIONS: LazyLock<HashMap<&'static str, Vec<Overload>>> = LazyLock::new(|| {
-    let mut functions = HashMap::<_, Vec<_>>::new();
-    for &(signature, cost, native) in TABLES.iter().copied().flatten() {
-        let overload = Overload::read(signature, cost, native);
-        functions.entry(overload.function).or_default().push(overload);
-    }
-    functions
-});
+/// The functions that a minor version of Kubernetes accepts in new rules. A version adds functions for the rules that
+/// the next one accepts, so that both can evaluate the same objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Library {
+    /// The functions of Kubernetes 1.33.
+    V1_33,
+    /// Adds semantic versions.
+    V1_34,
+    /// Adds the lists extension of CEL, such as `slice` and `sortBy`.
+    #[default]
+    V1_35,
+}
 
-/// Returns the overloads of a function; `None` if it does not exist.
-pub(crate) fn overloads(name: &str) -> Option<&'static [Overload]> {
-    FUNCTIONS.get(name).map(Vec::as_slice)
+type Functions = HashMap<&'static str, Vec<Overload>>;
+
+static FUNCTIONS_1_33: LazyLock<Functions> = LazyLock::new(|| Library::V1_33.read());
+static FUNCTIONS_1_34: LazyLock<Functions> = LazyLock::new(|| Library::V1_34.read());
+static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| Library::V1_35.read());
+
+impl Library {
+    /// Returns the overloads of a function; `None` if it does not exist.
+    pub(crate) fn overloads(self, name: &str) -> Option<&'static [Overload]> {
+        let functions = match self {
+            Self::V1_33 => &FUNCTIONS_1_33,
+            Self::V1_34 => &FUNCTIONS_1_34,
+            Self::V1_35 => &FUNCTIONS,
+        };
+        functions.get(name).map(Vec::as_slice)
+    }
+
+    fn read(self) -> Functions {
+        let mut functions = Functions::new();
+        let rows = TABLES.iter().copied().flatten().filter(|(signature, ..)| self >= Self::adding(signature));
+        for &(signature, cost, native) in rows {
+            let overload = Overload::read(signature, cost, native);
+            functions.entry(overload.function).or_default().push(overload);
+        }
+        functions
+    }
+
+    /// Returns the library that adds a function.
+    fn adding(signature: &str) -> Self {
+        if signature.contains("Semver") {
+            return Self::V1_34;
+        }
+        if lists::EXTENSION.iter().any(|start| signature.starts_with(start)) { Self::V1_35 } else { Self::V1_33 }
+    }
 }
 
 /// Returns a text argument.
@@ -68,11 +104,25 @@ mod tests {
 
     #[test]
     fn function_table_lists_parameters_and_results() {
+        let overloads = |name| Library::default().overloads(name);
         let slice = &overloads("slice").unwrap()[0];
         let shown = slice.params.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!((slice.on_target, shown.join(" ")), (true, "list(_var84) int int".to_owned()));
         let index = overloads("_[_]").unwrap().iter().map(|overload| overload.params[0].to_string());
         assert!(index.collect::<Vec<_>>().contains(&"optional_type(map(_var75, _var86))".to_owned()));
         assert!(overloads("nothing").is_none());
+    }
+
+    #[test]
+    fn older_versions_have_fewer_functions() {
+        let has =
+            |name| [Library::V1_33, Library::V1_34, Library::V1_35].map(|library| library.overloads(name).is_some());
+        assert_eq!(has("isSorted"), [true, true, true]);
+        assert_eq!(has("semver"), [false, true, true]);
+        for name in ["slice", "flatten", "sort", "@sortByAssociatedKeys", "distinct", "reverse", "lists.range"] {
+            assert_eq!(has(name), [false, false, true], "{name}");
+        }
+        let compared = |library: Library| library.overloads("isLessThan").unwrap().len();
+        assert_eq!((compared(Library::V1_33), compared(Library::V1_34)), (1, 2));
     }
 }

@@ -10,6 +10,7 @@ use crate::{
     error::{CompileError, EvaluationError, Expected},
     estimate::estimate,
     eval::evaluate,
+    library::Library,
     meter::Meter,
     parse::{depth, parse},
     schema::Schema,
@@ -25,6 +26,7 @@ pub const LIMIT_PER_CALL: u64 = 1_000_000;
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     variables: Vec<(String, Arc<Schema>, Presence)>,
+    library: Library,
 }
 
 /// Indicates whether a variable always has a value.
@@ -67,6 +69,13 @@ impl Environment {
         Self::default()
     }
 
+    /// Sets the functions that expressions can call. Defaults to all.
+    #[must_use]
+    pub const fn with_library(mut self, library: Library) -> Self {
+        self.library = library;
+        self
+    }
+
     /// Adds a variable. The schema of the first variable determines the estimated sizes.
     #[must_use]
     pub fn with(mut self, name: &str, schema: &Arc<Schema>, presence: Presence) -> Self {
@@ -81,12 +90,13 @@ impl Environment {
     }
 
     fn compile_here(&self, source: &str, expected: Expected) -> Result<Program, CompileError> {
-        let (expr, places) = parse(source)?;
+        let (expr, places) = parse(source, self.library)?;
         let typed = |(name, schema, presence): &(String, Arc<Schema>, Presence)| {
             let ty = Type::of(schema);
             (name.clone(), if *presence == Presence::Optional { Type::optional(ty) } else { ty })
         };
-        let (checked, ty) = check(source, &expr, &places, &self.variables.iter().map(typed).collect::<Vec<_>>())?;
+        let (checked, ty) =
+            check(source, &expr, &places, &self.variables.iter().map(typed).collect::<Vec<_>>(), self.library)?;
         match (expected, &ty) {
             (Expected::Bool, Type::Bool) | (Expected::Text, Type::String) => {}
             (Expected::Bool, _) => return Err(CompileError::found(&ty, "cel expression must evaluate to a bool")),

@@ -8,6 +8,7 @@ use windlass_api::Cause;
 use crate::{
     cause::{invalid, quoted},
     error::Expected,
+    library::Library,
     program::{Environment, Presence, Program},
     schema::Schema,
 };
@@ -92,7 +93,12 @@ pub(crate) fn properties(schema: &Json) -> impl Iterator<Item = (&str, &Json)> {
 
 /// Validates the rules of a resource's schema, which is otherwise structural. Fields are reported below `path`.
 pub fn check_rules(schema: &Json, path: &str) -> Vec<Cause> {
-    let mut checker = Checker { forms: Vec::new(), rules: Vec::new(), total: 0, expensive: Vec::new() };
+    check_rules_with(Library::default(), schema, path)
+}
+
+/// Validates the rules of a schema like [`check_rules`]. The rules can call the functions of a library.
+pub fn check_rules_with(library: Library, schema: &Json, path: &str) -> Vec<Cause> {
+    let mut checker = Checker { library, forms: Vec::new(), rules: Vec::new(), total: 0, expensive: Vec::new() };
     let root = Place { path: path.to_owned(), is_root: true, cardinality: Some(1), uncorrelatable: None };
     checker.check(schema, &root);
     let Checker { forms: mut causes, rules, total, mut expensive, .. } = checker;
@@ -161,6 +167,7 @@ impl RuleError {
 }
 
 struct Checker {
+    library: Library,
     /// Errors in the form of rules.
     forms: Vec<Cause>,
     /// Errors in the expressions of rules.
@@ -260,7 +267,7 @@ impl Checker {
     }
 
     fn check_rule(&mut self, rule: Rule<'_>, schema: &Arc<Schema>, place: &Place, path: &str) {
-        let environment = rule.environment(schema);
+        let environment = rule.environment(schema).with_library(self.library);
         let at = |field: &str| format!("{path}.{field}");
         let program = match environment.compile(rule.rule(), Expected::Bool) {
             Ok(program) => program,

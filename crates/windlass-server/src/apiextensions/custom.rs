@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde_json::Value;
-use windlass_api::{Cause, Entropy, FieldValidation, GroupKind, GroupResource, Status};
+use windlass_api::{Cause, Entropy, FieldValidation, GroupKind, GroupResource, Status, StatusDetails, reason};
 
 use super::{
     prune,
@@ -20,7 +20,7 @@ use crate::apiextensions::{
 use crate::{
     codec::{CustomKind, Decoded, Format, decode_object_meta, go_numbers, sort_keys, strict_error},
     field_manager::{self, Type},
-    kubernetes::KubernetesVersion::{self, V1_35, V1_36},
+    kubernetes::KubernetesVersion::{self, V1_34, V1_35, V1_36},
     object::{self, Causes, Errors, Tree},
     patch,
     resource::{
@@ -353,7 +353,7 @@ impl CustomShape for CustomType {
     }
 
     fn merge_type(&self) -> Arc<Type> {
-        Arc::clone(self.merged.get_or_init(|| Arc::new(field_manager::custom(&self.schema))))
+        Arc::clone(self.merged.get_or_init(|| Arc::new(field_manager::custom(self.kubernetes, &self.schema))))
     }
 
     fn columns(&self) -> &[CustomColumn] {
@@ -538,6 +538,14 @@ impl Strategy for CustomStrategy {
     fn allocate(&self, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Allocation>>, Status> {
         if self.terminating && old.is_none() {
             let why = "create not allowed while custom resource definition is terminating";
+            if self.shape.kubernetes < V1_34 {
+                let details = StatusDetails {
+                    group: self.resource.group.clone().into_owned(),
+                    kind: self.resource.resource.clone().into_owned(),
+                    ..StatusDetails::default()
+                };
+                return Err(Status::failure(405, reason::METHOD_NOT_ALLOWED, why).with_details(details));
+            }
             return Err(Status::forbidden(&self.resource, new.text(&["metadata", "name"]), why));
         }
         Ok(None)

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use serde_json::Value;
-use windlass_cel::{Rules, check_rules, compile_pattern};
+use windlass_cel::{Library, Rules, check_rules_with, compile_pattern};
 
 use super::{
     prune::has_unknown_fields,
@@ -51,7 +51,12 @@ pub(super) fn validate(schema: &Field<'_>, errors: &mut Errors) {
     let before = errors.len();
     check(schema, Level::Root, errors);
     if errors.len() == before {
-        report(check_rules(schema.json(), &schema.path().to_string()), errors);
+        let library = match errors.kubernetes() {
+            KubernetesVersion::V1_33 => Library::V1_33,
+            KubernetesVersion::V1_34 => Library::V1_34,
+            _ => Library::default(),
+        };
+        report(check_rules_with(library, schema.json(), &schema.path().to_string()), errors);
     }
 }
 
