@@ -7,7 +7,7 @@ use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, L
 use crate::{
     error::{CompileError, Problem},
     function::Overload,
-    library::overloads,
+    library::Dialect,
     parse::parts,
     pattern::compile_pattern,
     types::{Bindings, Type, most_general},
@@ -43,6 +43,7 @@ struct Checker<'a> {
     problems: Vec<Problem>,
     /// The number of the next type parameter.
     next: u32,
+    dialect: Dialect,
 }
 
 /// Type names in expressions, with their types.
@@ -82,6 +83,7 @@ pub(crate) fn check(
     expr: &IdedExpr,
     places: &SourceInfo,
     variables: &[(String, Type)],
+    dialect: Dialect,
 ) -> Result<(CheckedExpr, Type), CompileError> {
     let mut checker = Checker {
         source,
@@ -91,6 +93,7 @@ pub(crate) fn check(
         scope: variables.to_vec(),
         problems: Vec::new(),
         next: FIRST_PARAMETER,
+        dialect,
     };
     let ty = checker.check(expr);
     if checker.problems.is_empty() {
@@ -264,21 +267,21 @@ impl Checker<'_> {
             };
             let ty = self.field(id, operand, field.inner(), true);
             self.checked.types.insert(call.args[1].id, Type::String);
-            self.note_call(id, "_?._", overloads("_?._").into_iter().flatten().collect(), false);
+            self.note_call(id, "_?._", self.dialect.overloads("_?._").into_iter().flatten().collect(), false);
             return self.bindings.resolve(&ty);
         }
         let args = call.args.iter().map(|arg| self.check(arg)).collect::<Vec<_>>();
         if let Some(target) = call.target.as_deref() {
             // `a.b.c()` calls `a.b.c` if that function exists, or else `c` on `a.b`.
             let long_name = qualified(target).map(|prefix| format!("{prefix}.{name}"));
-            if let Some(found) = long_name.as_deref().and_then(overloads) {
+            if let Some(found) = long_name.as_deref().and_then(|name| self.dialect.overloads(name)) {
                 return self.resolve(id, found, args, None, &call.args);
             }
             let target = self.check(target);
-            if let Some(found) = overloads(name) {
+            if let Some(found) = self.dialect.overloads(name) {
                 return self.resolve(id, found, args, Some(target), &call.args);
             }
-        } else if let Some(found) = overloads(name) {
+        } else if let Some(found) = self.dialect.overloads(name) {
             return self.resolve(id, found, args, None, &call.args);
         }
         self.complain(id, format!("undeclared reference to '{name}' (in container '')"));

@@ -59,9 +59,10 @@ mod pattern_size;
 
 pub use self::{
     error::{CompileError, EvaluationError, Expected},
+    library::Dialect,
     pattern::compile_pattern,
     pattern_size::pattern_weight,
-    program::{Environment, Evaluated, LIMIT_PER_CALL, Presence, Program, Syntax},
+    program::{Environment, Evaluated, LIMIT_PER_CALL, Presence, Program},
     rules::{RuleError, check_rules, check_rules_in},
     schema::Schema,
     validator::{Rules, Verdict},

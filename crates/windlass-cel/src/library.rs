@@ -20,18 +20,56 @@ use crate::{
 const TABLES: [&[Row]; 7] =
     [standard::TABLE, strings::TABLE, lists::TABLE, optional::TABLE, network::TABLE, versions::TABLE, time::TABLE];
 
-static FUNCTIONS: LazyLock<HashMap<&'static str, Vec<Overload>>> = LazyLock::new(|| {
-    let mut functions = HashMap::<_, Vec<_>>::new();
-    for &(signature, cost, native) in TABLES.iter().copied().flatten() {
-        let overload = Overload::read(signature, cost, native);
-        functions.entry(overload.function).or_default().push(overload);
-    }
-    functions
-});
+/// The functions and the syntax that a minor version of Kubernetes accepts in new rules. It evaluates rules that the
+/// next version accepts, so that both can serve the same objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Dialect {
+    /// The functions of Kubernetes 1.33.
+    V1_33,
+    /// Adds semantic versions.
+    V1_34,
+    /// Adds the lists extension of CEL, such as `slice` and `sortBy`. Also the dialect of Kubernetes 1.36.
+    #[default]
+    V1_35,
+    /// Adds names of fields in backquotes.
+    V1_37,
+}
 
-/// Returns the overloads of a function; `None` if it does not exist.
-pub(crate) fn overloads(name: &str) -> Option<&'static [Overload]> {
-    FUNCTIONS.get(name).map(Vec::as_slice)
+type Functions = HashMap<&'static str, Vec<Overload>>;
+
+static FUNCTIONS_1_33: LazyLock<Functions> = LazyLock::new(|| Dialect::V1_33.read());
+static FUNCTIONS_1_34: LazyLock<Functions> = LazyLock::new(|| Dialect::V1_34.read());
+static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| Dialect::V1_35.read());
+
+impl Dialect {
+    /// Returns the overloads of a function; `None` if it does not exist.
+    pub(crate) fn overloads(self, name: &str) -> Option<&'static [Overload]> {
+        let functions = match self {
+            Self::V1_33 => &FUNCTIONS_1_33,
+            Self::V1_34 => &FUNCTIONS_1_34,
+            Self::V1_35 | Self::V1_37 => &FUNCTIONS,
+        };
+        functions.get(name).map(Vec::as_slice)
+    }
+
+    fn read(self) -> Functions {
+        let mut functions = Functions::new();
+        let rows = TABLES.iter().copied().flatten().filter(|(signature, ..)| self >= Self::adding(signature));
+        for &(signature, cost, native) in rows {
+            let overload = Overload::read(signature, cost, native);
+            functions.entry(overload.function).or_default().push(overload);
+        }
+        functions
+    }
+
+    /// Returns the dialect that adds a function.
+    fn adding(signature: &str) -> Self {
+        if signature.contains("Semver") {
+            return Self::V1_34;
+        }
+        if lists::EXTENSION.iter().any(|start| signature.starts_with(start)) { Self::V1_35 } else { Self::V1_33 }
+    }
 }
 
 /// Returns a text argument.
@@ -68,11 +106,25 @@ mod tests {
 
     #[test]
     fn function_table_lists_parameters_and_results() {
+        let overloads = |name| Dialect::default().overloads(name);
         let slice = &overloads("slice").unwrap()[0];
         let shown = slice.params.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!((slice.on_target, shown.join(" ")), (true, "list(_var84) int int".to_owned()));
         let index = overloads("_[_]").unwrap().iter().map(|overload| overload.params[0].to_string());
         assert!(index.collect::<Vec<_>>().contains(&"optional_type(map(_var75, _var86))".to_owned()));
         assert!(overloads("nothing").is_none());
+    }
+
+    #[test]
+    fn older_versions_have_fewer_functions() {
+        let has =
+            |name| [Dialect::V1_33, Dialect::V1_34, Dialect::V1_35].map(|library| library.overloads(name).is_some());
+        assert_eq!(has("isSorted"), [true, true, true]);
+        assert_eq!(has("semver"), [false, true, true]);
+        for name in ["slice", "flatten", "sort", "@sortByAssociatedKeys", "distinct", "reverse", "lists.range"] {
+            assert_eq!(has(name), [false, false, true], "{name}");
+        }
+        let compared = |library: Dialect| library.overloads("isLessThan").unwrap().len();
+        assert_eq!((compared(Dialect::V1_33), compared(Dialect::V1_34)), (1, 2));
     }
 }

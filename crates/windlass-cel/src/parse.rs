@@ -13,7 +13,7 @@ use cel::{
 
 use crate::{
     error::{CompileError, Problem},
-    program::Syntax,
+    library::Dialect,
 };
 
 /// The maximum nesting of expressions.
@@ -33,6 +33,15 @@ const UNUSED: &str = "#unused";
 type Expanded = Result<Option<IdedExpr>, ParseError>;
 
 static ENVIRONMENT: LazyLock<Env> = LazyLock::new(|| {
+    let mut env = common();
+    _ = env.add_macro(Macro::receiver("sortBy", 2, sort_by));
+    env
+});
+
+/// The environment without the lists extension.
+static OLDER_ENVIRONMENT: LazyLock<Env> = LazyLock::new(common);
+
+fn common() -> Env {
     let mut env = Env::stdlib();
     let macros = [
         Macro::receiver("all", 3, |h, t, a| quantifier(h, t, a, Quantifier::All)),
@@ -47,22 +56,21 @@ static ENVIRONMENT: LazyLock<Env> = LazyLock::new(|| {
         Macro::receiver("transformMapEntry", 4, |h, t, a| transform(h, t, a, Collected::Entries)),
         Macro::receiver("optMap", 2, |h, t, a| optional_map(h, t, a, "optMap", true)),
         Macro::receiver("optFlatMap", 2, |h, t, a| optional_map(h, t, a, "optFlatMap", false)),
-        Macro::receiver("sortBy", 2, sort_by),
     ];
     for added in macros {
         // Macros that the crate already defines are equivalent.
         _ = env.add_macro(added);
     }
     env
-});
+}
 
 /// Parses an expression.
-pub(crate) fn parse(source: &str, syntax: Syntax) -> Result<(IdedExpr, SourceInfo), CompileError> {
+pub(crate) fn parse(source: &str, dialect: Dialect) -> Result<(IdedExpr, SourceInfo), CompileError> {
     if source.len() > LONGEST {
         let message = format!("expression code point size exceeds limit: size: {}, limit {LONGEST}", source.len());
         return Err(CompileError::new(source, vec![Problem::at_start(message)]));
     }
-    let (expr, places) = read(source, syntax)?;
+    let (expr, places) = read(source, dialect)?;
     let depth = depth(&expr);
     if depth > DEEPEST_TREE {
         let message = format!("expression is too deep: {depth} levels, limit {DEEPEST_TREE}");
@@ -71,9 +79,10 @@ pub(crate) fn parse(source: &str, syntax: Syntax) -> Result<(IdedExpr, SourceInf
     Ok((expr, places))
 }
 
-fn read(source: &str, syntax: Syntax) -> Result<(IdedExpr, SourceInfo), CompileError> {
-    let parser = ENVIRONMENT.parser().max_recursion_depth(DEEPEST);
-    let parser = parser.enable_ident_escape_syntax(syntax == Syntax::Escaped);
+fn read(source: &str, dialect: Dialect) -> Result<(IdedExpr, SourceInfo), CompileError> {
+    let environment = if dialect < Dialect::V1_35 { &OLDER_ENVIRONMENT } else { &ENVIRONMENT };
+    let parser = environment.parser().max_recursion_depth(DEEPEST);
+    let parser = parser.enable_ident_escape_syntax(dialect >= Dialect::V1_37);
     parser.parse_with_source_info(source).map_err(|errors| {
         let problems = errors.errors.into_iter().map(|error| {
             let line = usize::try_from(error.pos.0).unwrap_or(1).max(1);

@@ -10,6 +10,7 @@ use crate::{
     error::{CompileError, EvaluationError, Expected},
     estimate::estimate,
     eval::evaluate,
+    library::Dialect,
     meter::Meter,
     parse::{depth, parse},
     schema::Schema,
@@ -21,22 +22,11 @@ use crate::{
 /// The cost limit of one evaluation of a rule, as in kube-apiserver.
 pub const LIMIT_PER_CALL: u64 = 1_000_000;
 
-/// The variables of expressions, with their schemas, and the syntax.
+/// The variables of expressions, with their schemas, and the dialect.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     variables: Vec<(String, Arc<Schema>, Presence)>,
-    syntax: Syntax,
-}
-
-/// The syntax of expressions, which depends on the Kubernetes version.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Syntax {
-    /// Names are plain identifiers.
-    #[default]
-    Plain,
-    /// The name of a selected field may be in backquotes, as since Kubernetes 1.37.
-    Escaped,
+    dialect: Dialect,
 }
 
 /// Indicates whether a variable always has a value.
@@ -86,10 +76,10 @@ impl Environment {
         self
     }
 
-    /// Sets the syntax of expressions. Defaults to [`Syntax::Plain`].
+    /// Sets the functions and the syntax of expressions.
     #[must_use]
-    pub fn syntax(mut self, syntax: Syntax) -> Self {
-        self.syntax = syntax;
+    pub const fn dialect(mut self, dialect: Dialect) -> Self {
+        self.dialect = dialect;
         self
     }
 
@@ -100,12 +90,13 @@ impl Environment {
     }
 
     fn compile_here(&self, source: &str, expected: Expected) -> Result<Program, CompileError> {
-        let (expr, places) = parse(source, self.syntax)?;
+        let (expr, places) = parse(source, self.dialect)?;
         let typed = |(name, schema, presence): &(String, Arc<Schema>, Presence)| {
             let ty = Type::of(schema);
             (name.clone(), if *presence == Presence::Optional { Type::optional(ty) } else { ty })
         };
-        let (checked, ty) = check(source, &expr, &places, &self.variables.iter().map(typed).collect::<Vec<_>>())?;
+        let (checked, ty) =
+            check(source, &expr, &places, &self.variables.iter().map(typed).collect::<Vec<_>>(), self.dialect)?;
         match (expected, &ty) {
             (Expected::Bool, Type::Bool) | (Expected::Text, Type::String) => {}
             (Expected::Bool, _) => return Err(CompileError::found(&ty, "cel expression must evaluate to a bool")),

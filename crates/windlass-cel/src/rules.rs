@@ -8,7 +8,8 @@ use windlass_api::Cause;
 use crate::{
     cause::{invalid, quoted},
     error::Expected,
-    program::{Environment, Presence, Program, Syntax},
+    library::Dialect,
+    program::{Environment, Presence, Program},
     schema::Schema,
 };
 
@@ -53,10 +54,10 @@ impl<'a> Rule<'a> {
     }
 
     /// Returns the variables of the rule.
-    pub(crate) fn environment(self, schema: &Arc<Schema>, syntax: Syntax) -> Environment {
+    pub(crate) fn environment(self, schema: &Arc<Schema>, dialect: Dialect) -> Environment {
         let presence = if self.optional_old_self() == Some(true) { Presence::Optional } else { Presence::Certain };
         let variables = Environment::new().with("self", schema, Presence::Certain).with("oldSelf", schema, presence);
-        variables.syntax(syntax)
+        variables.dialect(dialect)
     }
 
     /// Formats the rule as kube-apiserver does.
@@ -93,12 +94,12 @@ pub(crate) fn properties(schema: &Json) -> impl Iterator<Item = (&str, &Json)> {
 
 /// Validates the rules of a resource's schema, which is otherwise structural. Fields are reported below `path`.
 pub fn check_rules(schema: &Json, path: &str) -> Vec<Cause> {
-    check_rules_in(Syntax::Plain, schema, path)
+    check_rules_in(Dialect::default(), schema, path)
 }
 
-/// Does the same as [`check_rules`] for rules in this syntax.
-pub fn check_rules_in(syntax: Syntax, schema: &Json, path: &str) -> Vec<Cause> {
-    let mut checker = Checker { syntax, forms: Vec::new(), rules: Vec::new(), total: 0, expensive: Vec::new() };
+/// Does the same as [`check_rules`] for rules in this dialect.
+pub fn check_rules_in(dialect: Dialect, schema: &Json, path: &str) -> Vec<Cause> {
+    let mut checker = Checker { dialect, forms: Vec::new(), rules: Vec::new(), total: 0, expensive: Vec::new() };
     let root = Place { path: path.to_owned(), is_root: true, cardinality: Some(1), uncorrelatable: None };
     checker.check(schema, &root);
     let Checker { forms: mut causes, rules, total, mut expensive, .. } = checker;
@@ -167,7 +168,7 @@ impl RuleError {
 }
 
 struct Checker {
-    syntax: Syntax,
+    dialect: Dialect,
     /// Errors in the form of rules.
     forms: Vec<Cause>,
     /// Errors in the expressions of rules.
@@ -267,7 +268,7 @@ impl Checker {
     }
 
     fn check_rule(&mut self, rule: Rule<'_>, schema: &Arc<Schema>, place: &Place, path: &str) {
-        let environment = rule.environment(schema, self.syntax);
+        let environment = rule.environment(schema, self.dialect);
         let at = |field: &str| format!("{path}.{field}");
         let program = match environment.compile(rule.rule(), Expected::Bool) {
             Ok(program) => program,

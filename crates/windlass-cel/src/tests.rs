@@ -5,7 +5,7 @@ mod hostile;
 use serde_json::{Value as Json, json};
 
 use crate::{
-    Environment, EvaluationError, Expected, LIMIT_PER_CALL, Presence, Program, Rules, Schema, Syntax, check_rules_in,
+    Dialect, Environment, EvaluationError, Expected, LIMIT_PER_CALL, Presence, Program, Rules, Schema, check_rules_in,
 };
 
 /// Evaluates a condition without variables.
@@ -165,24 +165,24 @@ fn objects_are_read_by_their_schema() {
 }
 
 #[test]
-fn fields_can_be_in_backquotes_in_the_escaped_syntax() {
+fn fields_can_be_in_backquotes_since_1_37() {
     let properties = json!({"in": {"type": "string"}, "a-b": {"type": "string"}});
     let rules =
         |rule: &str| json!({"type": "object", "properties": properties, "x-kubernetes-validations": [{"rule": rule}]});
-    let problem = |syntax, rule: &str| {
-        let causes = check_rules_in(syntax, &rules(rule), "schema");
+    let problem = |dialect, rule: &str| {
+        let causes = check_rules_in(dialect, &rules(rule), "schema");
         causes.first().map(|cause| cause.message.lines().next().unwrap_or_default().to_owned())
     };
-    assert_eq!(problem(Syntax::Escaped, "self.`in` == 'i'"), None);
-    for (syntax, rule, error) in [
-        (Syntax::Plain, "self.`in` == 'i'", "unsupported syntax: '`'"),
-        (Syntax::Escaped, "self.`a-b` == 'x'", "1:5: undefined field 'a-b'"),
-        (Syntax::Escaped, "self.`for` == 'x'", "1:5: undefined field 'for'"),
+    assert_eq!(problem(Dialect::V1_37, "self.`in` == 'i'"), None);
+    for (dialect, rule, error) in [
+        (Dialect::V1_35, "self.`in` == 'i'", "unsupported syntax: '`'"),
+        (Dialect::V1_37, "self.`a-b` == 'x'", "1:5: undefined field 'a-b'"),
+        (Dialect::V1_37, "self.`for` == 'x'", "1:5: undefined field 'for'"),
     ] {
-        let found = problem(syntax, rule).unwrap_or_default();
+        let found = problem(dialect, rule).unwrap_or_default();
         assert!(found.ends_with(error), "{rule}: {found}");
     }
-    let compiled = Rules::compile_in(Syntax::Escaped, &rules("self.`in` == 'i'")).unwrap();
+    let compiled = Rules::compile_in(Dialect::V1_37, &rules("self.`in` == 'i'")).unwrap();
     assert!(compiled.validate(&json!({"in": "i"}), None).causes.is_empty());
     assert_eq!(compiled.validate(&json!({"in": "j"}), None).causes.len(), 1);
 }

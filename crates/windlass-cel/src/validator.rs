@@ -11,7 +11,8 @@ use windlass_api::Cause;
 use crate::{
     cause::{invalid, quoted},
     error::{CompileError, EvaluationError, Expected},
-    program::{LIMIT_PER_CALL, Program, Syntax},
+    library::Dialect,
+    program::{LIMIT_PER_CALL, Program},
     rules::{Rule, has_rules, normal_path, properties, rules},
     schema::Schema,
 };
@@ -98,22 +99,22 @@ impl Rules {
     /// Compiles the rules of a resource's schema. Returns `None` if it has no rules. A rule that does not compile
     /// causes an error for every object.
     pub fn compile(schema: &Json) -> Option<Self> {
-        Self::compile_in(Syntax::Plain, schema)
+        Self::compile_in(Dialect::default(), schema)
     }
 
     /// Compiles the rules of a part of a resource's schema.
     pub fn of_value(schema: &Json) -> Option<Self> {
-        Self::of_value_in(Syntax::Plain, schema)
+        Self::of_value_in(Dialect::default(), schema)
     }
 
-    /// Does the same as [`Self::compile`] for rules in this syntax.
-    pub fn compile_in(syntax: Syntax, schema: &Json) -> Option<Self> {
-        Node::compile(schema, true, syntax).map(Self::new)
+    /// Does the same as [`Self::compile`] for rules in this dialect.
+    pub fn compile_in(dialect: Dialect, schema: &Json) -> Option<Self> {
+        Node::compile(schema, true, dialect).map(Self::new)
     }
 
-    /// Does the same as [`Self::of_value`] for rules in this syntax.
-    pub fn of_value_in(syntax: Syntax, schema: &Json) -> Option<Self> {
-        Node::compile(schema, false, syntax).map(Self::new)
+    /// Does the same as [`Self::of_value`] for rules in this dialect.
+    pub fn of_value_in(dialect: Dialect, schema: &Json) -> Option<Self> {
+        Node::compile(schema, false, dialect).map(Self::new)
     }
 
     const fn new(root: Node) -> Self {
@@ -171,7 +172,7 @@ impl Rules {
 // === impl Node ===
 
 impl Node {
-    fn compile(schema: &Json, is_root: bool, syntax: Syntax) -> Option<Self> {
+    fn compile(schema: &Json, is_root: bool, dialect: Dialect) -> Option<Self> {
         if !has_rules(schema) {
             return None;
         }
@@ -179,15 +180,15 @@ impl Node {
         let compiled = rules(schema).next().and_then(|_| declared());
         let own = compiled
             .iter()
-            .flat_map(|compiled| rules(schema).map(move |rule| Compiled::new(rule, compiled, schema, syntax)));
+            .flat_map(|compiled| rules(schema).map(move |rule| Compiled::new(rule, compiled, schema, dialect)));
         let list = schema.get("x-kubernetes-list-type").and_then(Json::as_str);
         let keys = schema.get("x-kubernetes-list-map-keys").and_then(Json::as_array).filter(|_| list == Some("map"));
-        let below = |key: &str| schema.get(key).and_then(|schema| Self::compile(schema, false, syntax)).map(Box::new);
+        let below = |key: &str| schema.get(key).and_then(|schema| Self::compile(schema, false, dialect)).map(Box::new);
         Some(Self {
             kind: schema.get("type").and_then(Json::as_str).unwrap_or_default().to_owned(),
             rules: own.collect(),
             properties: properties(schema)
-                .filter_map(|(name, schema)| Some((name.to_owned(), Self::compile(schema, false, syntax)?)))
+                .filter_map(|(name, schema)| Some((name.to_owned(), Self::compile(schema, false, dialect)?)))
                 .collect(),
             entries: below("additionalProperties"),
             items: below("items"),
@@ -246,8 +247,8 @@ impl Node {
 // === impl Compiled ===
 
 impl Compiled {
-    fn new(rule: Rule<'_>, compiled: &Arc<Schema>, schema: &Json, syntax: Syntax) -> Self {
-        let environment = rule.environment(compiled, syntax);
+    fn new(rule: Rule<'_>, compiled: &Arc<Schema>, schema: &Json, dialect: Dialect) -> Self {
+        let environment = rule.environment(compiled, dialect);
         let program = environment.compile(rule.rule(), Expected::Bool);
         let trimmed = rule.message().trim();
         let expression = Some(rule.message_expression()).filter(|text| !text.is_empty());

@@ -322,7 +322,10 @@ fn aggregated_body(table: &ResourceTable, core: bool) -> TaggedBody {
         .iter()
         .filter(|group| group.name.is_empty() == core)
         .map(|group| {
-            let metadata = if core { json!({}) } else { json!({"name": group.name}) };
+            let mut metadata = if core { json!({}) } else { json!({"name": group.name}) };
+            if table.kubernetes() < KubernetesVersion::V1_34 {
+                metadata["creationTimestamp"] = Value::Null;
+            }
             json!({"metadata": metadata, "versions": group.versions.iter().map(aggregated_version).collect::<Vec<_>>()})
         })
         .collect::<Vec<_>>();

@@ -7,6 +7,7 @@ mod causes;
 mod declared;
 mod errors;
 mod field;
+mod go_syntax;
 mod metadata;
 mod names;
 mod path;
@@ -34,4 +35,5 @@ pub(crate) use self::{
         Tree, as_object, change_each, copy_key, default_pointer, default_to, entry_mut, items_mut, metadata_mut,
         object_mut, same,
     },
+    wording::adjust as adjust_wording,
 };

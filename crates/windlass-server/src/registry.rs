@@ -207,7 +207,7 @@ impl Registry {
 
     /// Returns the user and the time of a write.
     fn write_context<'w>(&'w self, params: &'w WriteParams) -> WriteContext<'w> {
-        WriteContext { user: &params.user, clock: self.clock() }
+        WriteContext { user: &params.user, clock: self.clock(), kubernetes: self.resources().kubernetes() }
     }
 
     /// Returns the wall clock.

@@ -11,6 +11,18 @@ use crate::{
     value::Value,
 };
 
+/// The starts of the functions of the lists extension.
+pub(super) const EXTENSION: [&str; 8] = [
+    "list(T)::slice(",
+    "list(list(T))::flatten(",
+    "list(dyn)::flatten(",
+    "list(T)::sort(",
+    "list(T)::@sortByAssociatedKeys(",
+    "list(T)::reverse(",
+    "list(T)::distinct(",
+    "lists.range(",
+];
+
 pub(super) const TABLE: &[Row] = &[
     ("list(T)::isSorted() bool", Cost::Items, |_, args| {
         let items = items(args, 0)?;

@@ -6,12 +6,12 @@ use std::{
 };
 
 use serde_json::Value;
-use windlass_api::{Cause, Entropy, FieldValidation, GroupKind, GroupResource, Status};
+use windlass_api::{Cause, Entropy, FieldValidation, GroupKind, GroupResource, Status, StatusDetails, reason};
 
 use super::{
     prune,
     schema::{Field, Schema},
-    structural::rule_syntax,
+    structural::stored_dialect,
     validate,
 };
 use crate::apiextensions::{
@@ -21,7 +21,7 @@ use crate::apiextensions::{
 use crate::{
     codec::{CustomKind, Decoded, Format, decode_object_meta, go_numbers, sort_keys, strict_error},
     field_manager::{self, Type},
-    kubernetes::KubernetesVersion::{self, V1_35, V1_36},
+    kubernetes::KubernetesVersion::{self, V1_34, V1_35, V1_36},
     object::{self, Causes, Errors, Tree},
     patch,
     resource::{
@@ -354,7 +354,7 @@ impl CustomShape for CustomType {
     }
 
     fn merge_type(&self) -> Arc<Type> {
-        Arc::clone(self.merged.get_or_init(|| Arc::new(field_manager::custom(&self.schema))))
+        Arc::clone(self.merged.get_or_init(|| Arc::new(field_manager::custom(self.kubernetes, &self.schema))))
     }
 
     fn columns(&self) -> &[CustomColumn] {
@@ -437,7 +437,7 @@ impl CustomStrategy {
             "FieldValueTypeInvalid",
         ];
         let rules = self.conditions.get_or_init(|| {
-            let rules = windlass_cel::Rules::compile_in(rule_syntax(self.shape.kubernetes), &self.shape.schema)?;
+            let rules = windlass_cel::Rules::compile_in(stored_dialect(self.shape.kubernetes), &self.shape.schema)?;
             Some(rules.show_types(self.shape.kubernetes < V1_35))
         });
         let Some(rules) = rules else { return };
@@ -539,6 +539,14 @@ impl Strategy for CustomStrategy {
     fn allocate(&self, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Allocation>>, Status> {
         if self.terminating && old.is_none() {
             let why = "create not allowed while custom resource definition is terminating";
+            if self.shape.kubernetes < V1_34 {
+                let details = StatusDetails {
+                    group: self.resource.group.clone().into_owned(),
+                    kind: self.resource.resource.clone().into_owned(),
+                    ..StatusDetails::default()
+                };
+                return Err(Status::failure(405, reason::METHOD_NOT_ALLOWED, why).with_details(details));
+            }
             return Err(Status::forbidden(&self.resource, new.text(&["metadata", "name"]), why));
         }
         Ok(None)

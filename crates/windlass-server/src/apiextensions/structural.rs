@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use serde_json::Value;
-use windlass_cel::{Rules, Syntax, check_rules_in, compile_pattern};
+use windlass_cel::{Dialect, Rules, check_rules_in, compile_pattern};
 
 use super::{
     prune::has_unknown_fields,
@@ -46,9 +46,19 @@ const TYPE_KEYWORDS: [&str; 12] = [
     "x-kubernetes-validations",
 ];
 
-/// Returns the syntax of validation rules in a Kubernetes version.
-pub(super) fn rule_syntax(kubernetes: KubernetesVersion) -> Syntax {
-    if kubernetes < KubernetesVersion::V1_37 { Syntax::Plain } else { Syntax::Escaped }
+/// Returns the functions and the syntax that a Kubernetes version accepts in new validation rules.
+fn dialect(kubernetes: KubernetesVersion) -> Dialect {
+    match kubernetes {
+        KubernetesVersion::V1_33 => Dialect::V1_33,
+        KubernetesVersion::V1_34 => Dialect::V1_34,
+        KubernetesVersion::V1_35 | KubernetesVersion::V1_36 => Dialect::V1_35,
+        KubernetesVersion::V1_37 => Dialect::V1_37,
+    }
+}
+
+/// Returns the functions and the syntax of stored rules. An older version knows the functions of later ones, too.
+pub(super) fn stored_dialect(kubernetes: KubernetesVersion) -> Dialect {
+    dialect(kubernetes).max(Dialect::default())
 }
 
 /// Validates a schema.
@@ -56,8 +66,8 @@ pub(super) fn validate(schema: &Field<'_>, errors: &mut Errors) {
     let before = errors.len();
     check(schema, Level::Root, errors);
     if errors.len() == before {
-        let syntax = rule_syntax(errors.kubernetes());
-        report(check_rules_in(syntax, schema.json(), &schema.path().to_string()), errors);
+        let dialect = dialect(errors.kubernetes());
+        report(check_rules_in(dialect, schema.json(), &schema.path().to_string()), errors);
     }
 }
 
@@ -285,7 +295,7 @@ fn check_default(default: &Field<'_>, schema: &Field<'_>, level: Level, errors: 
     let path = default.path().to_string();
     validate_value(default.json(), None, &compiled, &path, &path, &mut causes);
     if causes.is_empty()
-        && let Some(rules) = Rules::of_value_in(rule_syntax(errors.kubernetes()), schema.json())
+        && let Some(rules) = Rules::of_value_in(stored_dialect(errors.kubernetes()), schema.json())
     {
         let rules = rules.show_types(errors.before(KubernetesVersion::V1_35));
         return report(rules.validate_at(&path, default.json()).causes, errors);

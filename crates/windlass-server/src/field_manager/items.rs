@@ -19,6 +19,8 @@ pub(crate) enum BadItem {
     ListValue,
     /// All key fields are missing.
     NoKey,
+    /// The key field with this index is missing, and items may not omit one.
+    MissingKey(usize),
 }
 
 /// The items of a list with their path elements.
@@ -40,6 +42,11 @@ pub(super) fn element_of(list: &ListType, item: &Value) -> Result<Element, BadIt
             };
             let ty = list.element.get().map.as_ref();
             let value = |key: &str| fields.get(key).or_else(|| ty.and_then(|ty| ty.default(key)));
+            if !list.partial_keys
+                && let Some(missing) = keys.iter().position(|key| value(key).is_none())
+            {
+                return Err(BadItem::MissingKey(missing));
+            }
             let found: Vec<_> = keys.iter().filter_map(|key| Some((key.clone(), value(key)?.clone()))).collect();
             if found.is_empty() { Err(BadItem::NoKey) } else { Ok(Element::key(found)) }
         }
@@ -81,6 +88,12 @@ impl<'v> Items<'v> {
 impl BadItem {
     pub(super) fn describe(self, list: &ListType) -> String {
         match (self, &list.kind) {
+            (Self::MissingKey(index), ListKind::Map(keys)) => {
+                format!(
+                    "associative list with keys has an element that omits key field {:?} (and doesn't have default value)",
+                    keys[index]
+                )
+            }
             (Self::NoKey, ListKind::Map(keys)) => {
                 let keys: Vec<String> = keys.iter().map(|key| format!("{key:?}")).collect();
                 format!(
@@ -103,6 +116,7 @@ impl fmt::Display for BadItem {
             Self::ObjectValue => "associative list without keys has an element that's a map type",
             Self::ListValue => "not supported: associative list with lists as elements",
             Self::NoKey => "associative list with keys has an element that omits all key fields",
+            Self::MissingKey(_) => "associative list with keys has an element that omits a key field",
         })
     }
 }

@@ -36,6 +36,8 @@ pub(super) enum Scalar {
 pub(super) struct ListType {
     pub(super) kind: ListKind,
     pub(super) element: TypeRef,
+    /// Items may omit some of the key fields, but not all. Since 1.34.
+    pub(super) partial_keys: bool,
 }
 
 /// The identity of list items.
@@ -92,20 +94,20 @@ pub(crate) fn built_in(kubernetes: KubernetesVersion, group: &str, version: &str
     name.map_or_else(|| &*DEDUCED, |name| named(kubernetes, name, None))
 }
 
-/// Compiles the type of a custom resource from its schema. Its metadata is equal in all Kubernetes versions.
-pub(crate) fn custom(schema: &Value) -> Type {
-    Type::compile(KubernetesVersion::default(), schema, false, true)
+/// Compiles the type of a custom resource from its schema.
+pub(crate) fn custom(kubernetes: KubernetesVersion, schema: &Value) -> Type {
+    Type::compile(kubernetes, schema, false, true)
 }
 
 static DEDUCED: LazyLock<Type> = LazyLock::new(|| Type {
     scalar: Some(Scalar::Untyped),
-    list: Some(ListType { kind: ListKind::Atomic, element: TypeRef::Opaque }),
+    list: Some(ListType { kind: ListKind::Atomic, element: TypeRef::Opaque, partial_keys: true }),
     map: Some(MapType { atomic: false, fields: HashMap::new(), other: Some(TypeRef::Deduced) }),
 });
 
 static OPAQUE: LazyLock<Type> = LazyLock::new(|| Type {
     scalar: Some(Scalar::Untyped),
-    list: Some(ListType { kind: ListKind::Atomic, element: TypeRef::Opaque }),
+    list: Some(ListType { kind: ListKind::Atomic, element: TypeRef::Opaque, partial_keys: true }),
     map: Some(MapType { atomic: true, fields: HashMap::new(), other: Some(TypeRef::Opaque) }),
 });
 
@@ -218,7 +220,7 @@ impl ListType {
         };
         let element =
             schema.at(&["items"]).map_or(TypeRef::Opaque, |items| TypeRef::compile(kubernetes, items, preserve));
-        Self { kind, element }
+        Self { kind, element, partial_keys: kubernetes >= KubernetesVersion::V1_34 }
     }
 
     pub(super) fn is_atomic(&self) -> bool {

@@ -15,17 +15,24 @@ fn set(fields: Value) -> Set {
 }
 
 fn foo() -> Type {
-    custom(&json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
-        "size": {"type": "integer"},
-        "tags": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
-        "ports": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port", "protocol"],
-            "items": {"type": "object", "properties": {
-                "port": {"type": "integer"}, "protocol": {"type": "string", "default": "TCP"}, "name": {"type": "string"}}}},
-        "list": {"type": "array", "items": {"type": "string"}},
-        "one": {"type": "object", "x-kubernetes-map-type": "atomic", "properties": {"a": {"type": "string"}}},
-        "map": {"type": "object", "additionalProperties": {"type": "string"}},
-        "any": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-    }}}}))
+    foo_of(KubernetesVersion::default())
+}
+
+fn foo_of(kubernetes: KubernetesVersion) -> Type {
+    custom(
+        kubernetes,
+        &json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+            "size": {"type": "integer"},
+            "tags": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+            "ports": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port", "protocol"],
+                "items": {"type": "object", "properties": {
+                    "port": {"type": "integer"}, "protocol": {"type": "string", "default": "TCP"}, "name": {"type": "string"}}}},
+            "list": {"type": "array", "items": {"type": "string"}},
+            "one": {"type": "object", "x-kubernetes-map-type": "atomic", "properties": {"a": {"type": "string"}}},
+            "map": {"type": "object", "additionalProperties": {"type": "string"}},
+            "any": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        }}}}),
+    )
 }
 
 fn config_map(reset: &[&str]) -> Kind<'static> {
@@ -231,6 +238,15 @@ fn keyed_lists_keep_their_order_unless_the_patch_reorders() {
             merged["spec"]["containers"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
         assert_eq!(found, expected, "{live:?} {patch:?}");
     }
+}
+
+#[test]
+fn items_need_all_key_fields_before_1_34() {
+    let object = json!({"spec": {"ports": [{"protocol": "UDP"}]}});
+    let problem = ".spec.ports: element 0: associative list with keys has an element that omits key field \"port\" \
+                   (and doesn't have default value)";
+    assert_eq!(check(&object, &foo_of(KubernetesVersion::V1_33)), Err(problem.to_owned()));
+    assert_eq!(check(&object, &foo_of(KubernetesVersion::V1_34)), Ok(()));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use http::{HeaderMap, header};
 use windlass_api::{Status, StatusDetails, reason};
 
 use crate::codec::Format;
+use crate::kubernetes::KubernetesVersion::{self, V1_34};
 use crate::request::Query;
 
 const JSON: &str = "application/json";
@@ -171,7 +172,11 @@ pub(crate) fn content_type(headers: &HeaderMap) -> &str {
 }
 
 /// Returns the router's error for an unknown media type, which is checked before the body is read.
-pub(crate) fn unsupported_by_route() -> Status {
+pub(crate) fn unsupported_by_route(kubernetes: KubernetesVersion, has_body: bool) -> Status {
+    // The router of 1.33 reports the type of a missing body as the type of a response.
+    if kubernetes < V1_34 && !has_body {
+        return not_acceptable_by_route(&[]);
+    }
     Status::failure(415, reason::UNSUPPORTED_MEDIA_TYPE, "415: Unsupported Media Type")
         .with_details(StatusDetails::default())
 }
@@ -324,6 +329,13 @@ mod tests {
         negotiate(&headers(accept), &Query::default(), endpoint)
             .map(|agreed| (agreed.encoding, agreed.view))
             .map_err(|status| status.message)
+    }
+
+    #[test]
+    fn a_missing_body_is_not_acceptable_in_1_33() {
+        let code = |kubernetes, has_body| unsupported_by_route(kubernetes, has_body).code;
+        assert_eq!(code(KubernetesVersion::V1_33, false), 406);
+        assert_eq!((code(KubernetesVersion::V1_33, true), code(KubernetesVersion::V1_34, false)), (415, 415));
     }
 
     #[test]

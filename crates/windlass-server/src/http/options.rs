@@ -9,6 +9,8 @@ use windlass_api::{Cause, DryRun, FieldSelector, FieldValidation, GroupKind, Pat
 use crate::request::Query;
 use crate::{
     codec::{check_duration, go_quote, is_printable},
+    kubernetes::KubernetesVersion,
+    object::adjust_wording,
     registry::{DeleteParams, ListParams, WatchParams},
 };
 
@@ -82,12 +84,22 @@ pub(crate) fn watch_params(query: &Query, name: &str) -> Result<WatchParams, Sta
 
 impl WriteOptions {
     /// Reads the options of a create (`CreateOptions`) or an update (`UpdateOptions`).
-    pub(crate) fn parse(query: &Query, kind: &str, user_agent: &str) -> Result<Self, Status> {
-        Self::parse_with(query, kind, user_agent, Vec::new())
+    pub(crate) fn parse(
+        query: &Query,
+        kind: &str,
+        user_agent: &str,
+        kubernetes: KubernetesVersion,
+    ) -> Result<Self, Status> {
+        Self::parse_with(query, kind, user_agent, kubernetes, Vec::new())
     }
 
     /// Reads the options of a patch.
-    pub(crate) fn parse_patch(query: &Query, patch: PatchKind, user_agent: &str) -> Result<Self, Status> {
+    pub(crate) fn parse_patch(
+        query: &Query,
+        patch: PatchKind,
+        user_agent: &str,
+        kubernetes: KubernetesVersion,
+    ) -> Result<Self, Status> {
         let mut causes = Vec::new();
         if patch != PatchKind::Apply && query.get("force").is_some() {
             causes.push(forbidden("force", "may not be specified for non-apply patch"));
@@ -95,10 +107,16 @@ impl WriteOptions {
         if patch == PatchKind::Apply && query.text("fieldManager").is_none() {
             causes.push(cause("fieldManager", "FieldValueRequired", "Required value: is required for apply patch"));
         }
-        Self::parse_with(query, "PatchOptions", user_agent, causes)
+        Self::parse_with(query, "PatchOptions", user_agent, kubernetes, causes)
     }
 
-    fn parse_with(query: &Query, kind: &str, user_agent: &str, mut causes: Vec<Cause>) -> Result<Self, Status> {
+    fn parse_with(
+        query: &Query,
+        kind: &str,
+        user_agent: &str,
+        kubernetes: KubernetesVersion,
+        mut causes: Vec<Cause>,
+    ) -> Result<Self, Status> {
         let manager = query.text("fieldManager");
         causes.extend(manager_problems(manager.unwrap_or_default()));
         let dry_run: Vec<&str> = query.all("dryRun").collect();
@@ -114,7 +132,7 @@ impl WriteOptions {
                 FieldValidation::Warn
             }
         };
-        check(kind, causes)?;
+        check(kind, kubernetes, causes)?;
         Ok(Self {
             dry_run: if dry_run.is_empty() { DryRun::No } else { DryRun::All },
             field_manager: manager.map_or_else(|| manager_of(user_agent), str::to_owned),
@@ -125,7 +143,7 @@ impl WriteOptions {
 }
 
 /// Reads the options of a deletion without a body.
-pub(crate) fn delete_params(query: &Query) -> Result<DeleteParams, Status> {
+pub(crate) fn delete_params(query: &Query, kubernetes: KubernetesVersion) -> Result<DeleteParams, Status> {
     let dry_run: Vec<&str> = query.all("dryRun").collect();
     let params = DeleteParams {
         grace_period: query.integer("gracePeriodSeconds")?,
@@ -133,11 +151,11 @@ pub(crate) fn delete_params(query: &Query) -> Result<DeleteParams, Status> {
         orphan_dependents: query.optional_boolean("orphanDependents"),
         ..DeleteParams::default()
     };
-    validated(params, &dry_run)
+    validated(params, &dry_run, kubernetes)
 }
 
 /// Reads the options of a deletion from its body, a `DeleteOptions`.
-pub(crate) fn delete_params_of(options: &Value) -> Result<DeleteParams, Status> {
+pub(crate) fn delete_params_of(options: &Value, kubernetes: KubernetesVersion) -> Result<DeleteParams, Status> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let preconditions = &options["preconditions"];
     let dry_run: Vec<&str> = options["dryRun"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -151,10 +169,14 @@ pub(crate) fn delete_params_of(options: &Value) -> Result<DeleteParams, Status> 
         },
         ..DeleteParams::default()
     };
-    validated(params, &dry_run)
+    validated(params, &dry_run, kubernetes)
 }
 
-fn validated(mut params: DeleteParams, dry_run: &[&str]) -> Result<DeleteParams, Status> {
+fn validated(
+    mut params: DeleteParams,
+    dry_run: &[&str],
+    kubernetes: KubernetesVersion,
+) -> Result<DeleteParams, Status> {
     const FIELD: &str = "propagationPolicy";
     let mut causes = Vec::new();
     if let Some(policy) = params.propagation.as_deref() {
@@ -167,7 +189,7 @@ fn validated(mut params: DeleteParams, dry_run: &[&str]) -> Result<DeleteParams,
         }
     }
     causes.extend(dry_run_problem(dry_run));
-    check("DeleteOptions", causes)?;
+    check("DeleteOptions", kubernetes, causes)?;
     params.dry_run = if dry_run.is_empty() { DryRun::No } else { DryRun::All };
     Ok(params)
 }
@@ -222,27 +244,37 @@ fn cause(field: &str, reason: &str, message: impl Into<String>) -> Cause {
     Cause { reason: reason.to_owned(), message: message.into(), field: field.to_owned() }
 }
 
-fn check(kind: &str, causes: Vec<Cause>) -> Result<(), Status> {
+fn check(kind: &str, kubernetes: KubernetesVersion, mut causes: Vec<Cause>) -> Result<(), Status> {
     if causes.is_empty() {
         return Ok(());
     }
+    causes.iter_mut().for_each(|cause| adjust_wording(kubernetes, cause));
     Err(Status::invalid(&GroupKind::new("meta.k8s.io", kind.to_owned()), "", causes))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kubernetes::KubernetesVersion::V1_36;
 
     fn create(query: &str) -> Result<WriteOptions, String> {
-        WriteOptions::parse(&Query::parse(query), "CreateOptions", "kubectl/v1.36").map_err(|status| status.message)
+        WriteOptions::parse(&Query::parse(query), "CreateOptions", "kubectl/v1.36", V1_36)
+            .map_err(|status| status.message)
     }
 
     fn patch(query: &str, kind: PatchKind) -> Result<WriteOptions, String> {
-        WriteOptions::parse_patch(&Query::parse(query), kind, "").map_err(|status| status.message)
+        WriteOptions::parse_patch(&Query::parse(query), kind, "", V1_36).map_err(|status| status.message)
     }
 
     fn delete(query: &str) -> Result<DeleteParams, String> {
-        delete_params(&Query::parse(query)).map_err(|status| status.message)
+        delete_params(&Query::parse(query), V1_36).map_err(|status| status.message)
+    }
+
+    #[test]
+    fn dry_runs_are_shown_in_go_syntax_before_1_34() {
+        let message = |kubernetes| delete_params(&Query::parse("dryRun=Some"), kubernetes).unwrap_err().message;
+        assert!(message(KubernetesVersion::V1_33).contains("Unsupported value: []string{\"Some\"}: supported"));
+        assert!(message(V1_36).contains("Unsupported value: [\"Some\"]: supported"));
     }
 
     #[test]
@@ -327,7 +359,7 @@ mod tests {
         assert_eq!((options.grace_period, options.propagation.as_deref()), (Some(5), Some("Orphan")));
         assert_eq!(options.dry_run, DryRun::All);
         let body = serde_json::json!({"preconditions": {"uid": "u"}, "orphanDependents": false});
-        let options = delete_params_of(&body).unwrap();
+        let options = delete_params_of(&body, V1_36).unwrap();
         assert_eq!((options.preconditions.uid.as_deref(), options.orphan_dependents), (Some("u"), Some(false)));
     }
 

@@ -4,6 +4,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
+use http_body::Body as _;
 use windlass_api::{PatchKind, Status, StatusDetails, reason};
 
 use super::{
@@ -20,6 +21,7 @@ use crate::request::ResourcePath;
 use crate::{
     connect::{Connection, EmptyResponse},
     encoded::Style,
+    kubernetes::KubernetesVersion,
     metrics::{Meter, RequestLabels, Scope, Verb},
     registry::{self, DeleteParams, GetParams, PatchType, Registry, ResponseBody, WriteParams, Written},
     resource::{Body as ObjectBody, Conversions, ResourceInfo, Target},
@@ -279,7 +281,7 @@ impl Request<'_> {
     async fn create(self, body: RequestBody) -> Result<Response<Body>, Failure> {
         let renderer = self.renderer()?;
         let body = self.object(body).await?;
-        let params = self.write_params(WriteOptions::parse(&self.exchange.query, "CreateOptions", &self.user_agent())?);
+        let params = self.write_params(self.write_options("CreateOptions")?);
         let written = if reviews::is_review(&self.target) {
             let review_context =
                 ReviewContext { server: self.server, registry: self.registry, user: &self.exchange.user };
@@ -295,17 +297,17 @@ impl Request<'_> {
     async fn update(self, body: RequestBody) -> Result<Response<Body>, Failure> {
         let renderer = self.renderer()?;
         // For updates the options are validated before the body is read, as in kube-apiserver.
-        let params = self.write_params(WriteOptions::parse(&self.exchange.query, "UpdateOptions", &self.user_agent())?);
+        let params = self.write_params(self.write_options("UpdateOptions")?);
         let body = self.object(body).await?;
         let written = self.registry.update(&self.target, body, params).await?;
         self.written(&renderer, written)
     }
 
     async fn patch(self, body: RequestBody) -> Result<Response<Body>, Failure> {
-        let kind = self.patch_kind()?;
+        let kind = self.patch_kind(&body)?;
         let renderer = self.renderer()?;
         let body = read::read(&self.exchange.headers, body).await?;
-        let options = WriteOptions::parse_patch(&self.exchange.query, kind, &self.user_agent())?;
+        let options = WriteOptions::parse_patch(&self.exchange.query, kind, &self.user_agent(), self.kubernetes())?;
         let patch = match kind {
             PatchKind::Json => PatchType::Json,
             PatchKind::Merge => PatchType::Merge,
@@ -388,7 +390,7 @@ impl Request<'_> {
     }
 
     /// Returns the type of the patch in the body.
-    fn patch_kind(&self) -> Result<PatchKind, Status> {
+    fn patch_kind(&self, body: &RequestBody) -> Result<PatchKind, Status> {
         const FOR_CUSTOM: [&str; 3] =
             ["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
         let sent = media::content_type(&self.exchange.headers);
@@ -396,19 +398,27 @@ impl Request<'_> {
         match PatchKind::from_media_type(sent) {
             Some(kind) if !(custom && kind == PatchKind::Strategic) => Ok(kind),
             _ if custom => Err(Status::unsupported_media_type(&FOR_CUSTOM)),
-            _ => Err(media::unsupported_by_route()),
+            _ => Err(media::unsupported_by_route(self.kubernetes(), !body.is_end_stream())),
         }
+    }
+
+    fn kubernetes(&self) -> KubernetesVersion {
+        self.server.choices.kubernetes
+    }
+
+    fn write_options(&self, kind: &str) -> Result<WriteOptions, Status> {
+        WriteOptions::parse(&self.exchange.query, kind, &self.user_agent(), self.kubernetes())
     }
 
     /// Reads the options of a deletion, from the body if there is one.
     async fn delete_params(&self, body: RequestBody) -> Result<DeleteParams, Failure> {
         let bytes: Bytes = read::read(&self.exchange.headers, body).await?;
         if bytes.is_empty() {
-            return Ok(self.with_caller(delete_params(&self.exchange.query)?));
+            return Ok(self.with_caller(delete_params(&self.exchange.query, self.kubernetes())?));
         }
         let format = media::body_format(&self.exchange.headers)?;
-        let options = delete_options::decode(&bytes, format, self.server.choices.kubernetes)?;
-        Ok(self.with_caller(delete_params_of(&options)?))
+        let options = delete_options::decode(&bytes, format, self.kubernetes())?;
+        Ok(self.with_caller(delete_params_of(&options, self.kubernetes())?))
     }
 
     fn with_caller(&self, params: DeleteParams) -> DeleteParams {

@@ -236,7 +236,7 @@ const REPLICAS: &[GatedField] = &[since(V1_35, "status.terminatingReplicas")];
 const AUTOSCALER: &[GatedField] =
     &[since(V1_35, "spec.behavior.scaleDown.tolerance"), since(V1_35, "spec.behavior.scaleUp.tolerance")];
 
-const ENDPOINT_SLICE: &[GatedField] = &[since(V1_34, "endpoints.*.hints.forNodes")];
+const ENDPOINT_SLICE: &[GatedField] = &[since(V1_34, "endpoints.*.hints!.forNodes")];
 
 const STATEFUL_SET: &[GatedField] = &[since(V1_37, "spec.updateStrategy.rollingUpdate.maxUnavailable")];
 
@@ -323,5 +323,23 @@ mod tests {
         };
         assert_eq!(dropped(KubernetesVersion::V1_35), json!({"name": "a", "capacity": {"x": {"value": "1"}}}));
         assert_eq!(dropped(KubernetesVersion::V1_36)["nodeName"], "n");
+    }
+
+    #[test]
+    fn hints_stay_without_their_nodes() {
+        let options = KindOptions {
+            kubernetes: KubernetesVersion::V1_33,
+            service_cidr: "10.0.0.0/24".parse().unwrap(),
+            entropy: windlass_api::Entropy::seeded(1),
+        };
+        let mut slice = json!({"endpoints": [{"hints": {"forNodes": [{"name": "n"}]}}]});
+        let kinds = built_ins(&options);
+        kinds
+            .get("discovery.k8s.io", "v1", "endpointslices")
+            .unwrap()
+            .strategy
+            .rules()
+            .drop_disabled_fields(&mut slice);
+        assert_eq!(slice, json!({"endpoints": [{"hints": {}}]}));
     }
 }

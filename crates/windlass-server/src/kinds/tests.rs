@@ -27,6 +27,43 @@ fn leading_zeros_have_their_own_error_since_1_36() {
     assert!(!errors(KubernetesVersion::V1_35).contains("must not have leading 0s"));
 }
 
+/// Returns the errors of a new object of a built-in kind.
+fn errors_of(kubernetes: KubernetesVersion, plural: &str, object: &serde_json::Value) -> String {
+    let resources = resources(kubernetes);
+    let mut errors = Errors::of(kubernetes);
+    let resource = resources.get("", "v1", plural).unwrap();
+    resource.strategy.validate(&Field::object(object), &mut errors);
+    errors.check(&resource.group_kind(), "x").err().map(|status| status.message).unwrap_or_default()
+}
+
+#[test]
+fn rules_of_pods_differ_before_1_34() {
+    let pod = json!({"spec": {
+        "containers": [{"name": "c", "image": "i"}],
+        "initContainers": [{"name": "i", "image": "i", "restartPolicy": "OnFailure"}],
+        "dnsConfig": {"searches": ["_a.b"]},
+        "topologySpreadConstraints": [{"labelSelector": {"matchLabels": {"a": "b"}}, "matchLabelKeys": ["a"]}],
+    }});
+    let (before, since) =
+        (errors_of(KubernetesVersion::V1_33, "pods", &pod), errors_of(KubernetesVersion::V1_34, "pods", &pod));
+    for problem in [
+        "spec.initContainers[0].restartPolicy: Unsupported value: \"OnFailure\": supported values: \"Always\"",
+        "spec.dnsConfig.searches[0]: Invalid value: \"_a.b\"",
+        "matchLabelKeys[0]: Invalid value: \"a\": exists in both matchLabelKeys and labelSelector",
+    ] {
+        assert!(before.contains(problem) && !since.contains(problem), "{problem}\n{before}\n{since}");
+    }
+}
+
+#[test]
+fn services_have_one_traffic_distribution_before_1_34() {
+    let service =
+        json!({"spec": {"clusterIP": "None", "ports": [{"port": 80}], "trafficDistribution": "PreferSameZone"}});
+    let problem = "Unsupported value: \"PreferSameZone\": supported values: \"PreferClose\"";
+    assert!(errors_of(KubernetesVersion::V1_33, "services", &service).contains(problem));
+    assert!(!errors_of(KubernetesVersion::V1_34, "services", &service).contains("PreferSameZone"));
+}
+
 #[test]
 fn each_catalog_resource_has_a_row_and_a_prefix() {
     for kubernetes in KubernetesVersion::ALL {

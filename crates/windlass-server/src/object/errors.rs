@@ -72,8 +72,11 @@ impl Errors {
         self.warnings.append(&mut other.warnings);
     }
 
-    /// Adds the errors of a check that collects them without paths.
-    pub(crate) fn append_causes(&mut self, causes: Causes) {
+    /// Adds the errors of the schema of a custom object.
+    pub(crate) fn append_causes(&mut self, mut causes: Causes) {
+        for cause in causes.iter_mut() {
+            wording::adjust_untyped(self.kubernetes, cause);
+        }
         self.causes.append(causes);
     }
 

@@ -5,6 +5,7 @@ use windlass_api::{GroupKind, Status};
 use super::{Registry, Selection, continue_token::ContinueToken, read::parse_version, select::Facts, storage_failure};
 use crate::storage::{RangeQuery, Revision, StorageError, StoredValue};
 use crate::{
+    kubernetes::KubernetesVersion,
     object::{Errors, Path},
     resource::{Item, ResourceInfo, Target},
 };
@@ -106,8 +107,21 @@ impl Registry {
             // a later one.
             None => params.limit > 0,
         };
+        if exact && self.resources().kubernetes() < KubernetesVersion::V1_34 {
+            self.check_exact(revision).await?;
+        }
         self.wait_for(revision).await?;
         Ok((None, exact.then_some(revision)))
+    }
+
+    /// Checks that a revision exists. Before 1.34, the cache did not serve lists at an exact revision, and etcd does not
+    /// wait for one.
+    async fn check_exact(&self, revision: Revision) -> Result<(), Status> {
+        let current = self.0.storage.revision().await.map_err(|error| storage_failure(&error))?;
+        if current >= revision {
+            return Ok(());
+        }
+        Err(Status::unclassified("etcdserver: mvcc: required revision is a future revision"))
     }
 
     async fn range(&self, query: RangeQuery) -> Result<(Revision, Vec<StoredValue>, u64), ScanError> {

@@ -78,10 +78,11 @@ fn view(rule: &ScaleRule, object: &Value, replicas: i64) -> Value {
 pub(super) fn scaled(target: &Target, object: &Value, scale: &Value) -> Result<Value, Status> {
     let rule = rule(target)?;
     let replicas = scale.int(&["spec", "replicas"]).unwrap_or_default();
-    let mut errors = Errors::default();
+    let kubernetes = target.resource.strategy.rules().kubernetes;
+    let mut errors = Errors::of(kubernetes);
     let metadata = scale.at(&["metadata"]).unwrap_or(&Value::Null);
     // Since 1.37, the real server validates only managed fields, which a scale drops.
-    if target.resource.strategy.rules().kubernetes < KubernetesVersion::V1_37 {
+    if kubernetes < KubernetesVersion::V1_37 {
         errors.not_negative(&Path::new("metadata.generation"), metadata.int(&["generation"]));
         meta::validate_common(metadata, &mut errors);
     }

@@ -50,7 +50,7 @@ impl Registry {
                 self.bind(target, &write.object, params).await?;
             }
             "eviction" => {
-                let deletion = eviction::deletion(&write.object, params)?;
+                let deletion = eviction::deletion(&write.object, params, kubernetes)?;
                 self.validate_admission(&mut write).await?;
                 self.evict(target, deletion, params).await?;
             }

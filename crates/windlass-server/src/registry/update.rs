@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     encoded::Encoded,
+    kubernetes::KubernetesVersion,
     registry::{Attributes, Operation},
     storage::{Change, CommitError, Expect, StoredValue},
 };
@@ -298,7 +299,15 @@ impl Registry {
             return self.scaled(target, old, params, |current| scaling(target, edit, current, params));
         }
         let mut object = match edit {
-            Edit::Replace(_) if old.is_none() && !resource.strategy.rules().create_on_update => return Err(not_found()),
+            Edit::Replace(object) if old.is_none() && !resource.strategy.rules().create_on_update => {
+                let uid = object.text(&["metadata", "uid"]);
+                // Before 1.34, the uid was compared with that of an empty object.
+                return Err(if uid.is_empty() || resource.strategy.rules().kubernetes >= KubernetesVersion::V1_34 {
+                    not_found()
+                } else {
+                    precondition_failed(target, params.dry_run, "UID", uid, "")
+                });
+            }
             Edit::Replace(object) => {
                 // A changed uid in a patch is reported later, like any other forbidden change.
                 let uid = object.text(&["metadata", "uid"]);
@@ -353,7 +362,7 @@ fn check_version(target: &Target, new: &Value, current: &StoredValue) -> Result<
     match read_version(new)? {
         0 if target.resource.strategy.rules().unconditional_update => Ok(()),
         0 => {
-            let mut errors = Errors::default();
+            let mut errors = Errors::of(target.resource.strategy.rules().kubernetes);
             let path = Path::new("metadata.resourceVersion");
             errors.invalid(&path, &0, "must be specified for an update");
             let kind = GroupKind::new(target.resource.group.clone(), target.resource.plural.clone());

@@ -149,7 +149,12 @@ impl Registry {
             if let Some(revision) = version {
                 self.wait_for(revision).await?;
             }
-            session.begin(self).await?
+            let revision = session.begin(self).await?;
+            // The feature WatchList, with which a bookmark marks the end of the initial state.
+            if self.resources().kubernetes() < KubernetesVersion::V1_34 {
+                session.initial_end = None;
+            }
+            revision
         } else {
             match version {
                 Some(revision) => revision,

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    kubernetes::KubernetesVersion::{self, V1_35},
+    kubernetes::KubernetesVersion::{self, V1_34, V1_35},
     object::{Tree, change_each, same},
 };
 
@@ -12,8 +12,11 @@ pub(super) fn drop_disabled(kubernetes: KubernetesVersion, pod: &mut Value) {
     // The features ContainerRestartRules, EnvFiles and ImageVolume.
     if kubernetes < V1_35 {
         drop_file_references(pod);
-        drop_restart_policies(pod);
         drop_image_volumes(pod);
+    }
+    // 1.33 rejects these policies.
+    if (V1_34..V1_35).contains(&kubernetes) {
+        drop_restart_policies(pod);
     }
 }
 
@@ -58,7 +61,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kubernetes::KubernetesVersion::V1_34;
 
     #[test]
     fn image_volumes_are_dropped_with_their_mounts_before_1_35() {

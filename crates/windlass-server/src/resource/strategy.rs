@@ -16,7 +16,7 @@ use crate::{
 /// A field of a feature that the kube-apiserver of a version enables by default. Older versions drop the field.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GatedField {
-    /// `*` stands for each element of a list or a map.
+    /// `*` stands for each element of a list or a map. `name!` stays when it becomes empty.
     path: &'static str,
     /// The first version that drops the field.
     from: KubernetesVersion,
@@ -108,6 +108,7 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
 pub(crate) struct WriteContext<'w> {
     pub(crate) user: &'w User,
     pub(crate) clock: &'w Clock,
+    pub(crate) kubernetes: KubernetesVersion,
 }
 
 /// An allocation outside of the object that a write holds. Dropping it without [`Self::committed`] releases the
@@ -425,9 +426,10 @@ fn drop_gated(value: &mut Value, fields: &[GatedField], kubernetes: KubernetesVe
 }
 
 /// Removes the field at a path, in which `*` stands for each element of a list or a map. Also removes an object that
-/// becomes empty.
+/// becomes empty, unless its name ends with `!`.
 fn drop_at(value: &mut Value, path: &str) {
     let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
+    let (first, stays) = first.strip_suffix('!').map_or((first, false), |name| (name, true));
     match (value, rest) {
         (Value::Array(items), Some(rest)) if first == "*" => items.iter_mut().for_each(|item| drop_at(item, rest)),
         (Value::Object(entries), Some(rest)) if first == "*" => {
@@ -438,7 +440,7 @@ fn drop_at(value: &mut Value, path: &str) {
             let Some(inner) = fields.get_mut(first) else { return };
             let held = inner.as_object().is_some_and(|inner| !inner.is_empty());
             drop_at(inner, rest);
-            if held && inner.as_object().is_some_and(Map::is_empty) {
+            if held && !stays && inner.as_object().is_some_and(Map::is_empty) {
                 fields.shift_remove(first);
             }
         }

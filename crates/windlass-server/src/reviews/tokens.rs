@@ -6,6 +6,7 @@ use windlass_api::{GroupKind, GroupResource, Status, format_time};
 use super::Review;
 use crate::{
     authn::{Bound, Grant},
+    kubernetes::KubernetesVersion,
     object::{Errors, Path, Tree, default_pointer, metadata_mut, object_mut},
     registry::Registry,
     resource::Target,
@@ -41,8 +42,10 @@ pub(super) async fn create_token_request(mut review: Review<'_>) -> Result<Value
     }
     let account = found(registry, "serviceaccounts", Some(namespace), name).await?;
     let uid = account.text(&["metadata", "uid"]).to_owned();
+    // Before 1.34, the uid of a request is ignored.
+    let has_uid = registry.resources().kubernetes() >= KubernetesVersion::V1_34;
     let given = object.text(&["metadata", "uid"]);
-    if !given.is_empty() && given != uid {
+    if has_uid && !given.is_empty() && given != uid {
         let why =
             format!("the UID in the token request ({given}) does not match the UID of the service account ({uid})");
         return Err(Status::conflict(&GroupResource::new(kind.group, kind.kind), name, why));
@@ -93,7 +96,11 @@ pub(super) async fn create_token_request(mut review: Review<'_>) -> Result<Value
     let metadata = metadata_mut(&mut object);
     metadata.insert("name".to_owned(), name.into());
     metadata.insert("namespace".to_owned(), namespace.into());
-    metadata.insert("uid".to_owned(), uid.as_str().into());
+    if has_uid {
+        metadata.insert("uid".to_owned(), uid.as_str().into());
+    } else {
+        metadata.shift_remove("uid");
+    }
     metadata.insert("creationTimestamp".to_owned(), format_time(now).into());
     object["status"] = json!({"token": token, "expirationTimestamp": format_time(end)});
     Ok(object)

@@ -55,7 +55,7 @@ pub(crate) fn is_own(object: &Value) -> bool {
 /// Validates that an address is not a special one, such as a loopback address.
 pub(crate) fn validate_reachable(address: &Field<'_>, errors: &mut Errors) {
     let text = address.text();
-    let Ok(ip) = text.parse::<IpAddr>() else {
+    let Some(ip) = parse_address(text) else {
         return address.invalid_as(text, "must be a valid IP address", errors);
     };
     let (is_link_local, is_link_local_multicast) = match ip {

@@ -53,7 +53,7 @@ pub(super) const KIND: Kind = Kind {
     ..BASE
 };
 
-fn prepare_create(pod: &mut Value, _write: &WriteContext<'_>) {
+fn prepare_create(pod: &mut Value, write: &WriteContext<'_>) {
     let spec = object_mut(pod, "spec");
     if spec.int(&["terminationGracePeriodSeconds"]).is_some_and(|seconds| seconds < 0) {
         spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());
@@ -71,7 +71,7 @@ fn prepare_create(pod: &mut Value, _write: &WriteContext<'_>) {
         status.insert("conditions".to_owned(), json!([condition]));
     }
     status.insert("qosClass".to_owned(), quality.into());
-    select_by_label_keys(pod);
+    select_by_label_keys(pod, write.kubernetes);
 }
 
 fn prepare_status(new: &mut Value, old: &Value, _write: &WriteContext<'_>) {
@@ -130,7 +130,7 @@ fn field<'v>(pod: &'v Value, label: &str) -> Option<Cow<'v, str>> {
 }
 
 /// Adds the pod's own label values for `matchLabelKeys` and `mismatchLabelKeys` to its selectors.
-fn select_by_label_keys(pod: &mut Value) {
+fn select_by_label_keys(pod: &mut Value, kubernetes: KubernetesVersion) {
     let Some(labels) = pod.at(&["metadata", "labels"]).and_then(Value::as_object).cloned() else { return };
     let spec = object_mut(pod, "spec");
     for kind in ["podAffinity", "podAntiAffinity"] {
@@ -143,6 +143,10 @@ fn select_by_label_keys(pod: &mut Value) {
         for term in items_mut(affinity, "requiredDuringSchedulingIgnoredDuringExecution") {
             add_label_expressions(term, &labels);
         }
+    }
+    // The feature MatchLabelKeysInPodTopologySpreadSelectorMerge.
+    if kubernetes < V1_34 {
+        return;
     }
     let constraints = spec.get_mut("topologySpreadConstraints").and_then(Value::as_array_mut);
     for constraint in constraints.into_iter().flatten() {

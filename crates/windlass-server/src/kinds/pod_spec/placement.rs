@@ -106,8 +106,31 @@ pub(super) fn validate_spreading(spec: &Field<'_>, errors: &mut Errors) {
             domains.invalid(&detail, errors);
         }
         constraint.check(&[("nodeAffinityPolicy", NODE_POLICY), ("nodeTaintsPolicy", NODE_POLICY)], errors);
-        validate_label_keys(&constraint, errors);
+        if errors.before(V1_34) {
+            validate_spreading_keys(&constraint, errors);
+        } else {
+            validate_label_keys(&constraint, errors);
+        }
         validate_selector(&constraint.child("labelSelector"), errors);
+    }
+}
+
+/// Validates the label keys of a topology spread constraint before 1.34, where they are not added to the selector.
+fn validate_spreading_keys(constraint: &Field<'_>, errors: &mut Errors) {
+    let (keys, selector) = (constraint.child("matchLabelKeys"), constraint.child("labelSelector"));
+    if keys.is_empty() {
+        return;
+    }
+    if !selector.is_set() {
+        keys.forbidden("must not be specified when labelSelector is not set", errors);
+    }
+    let mut selected: HashSet<&str> = selector.json().entries(&["matchLabels"]).map(|(key, _)| &**key).collect();
+    selected.extend(selector.json().items(&["matchExpressions"]).iter().map(|expression| expression.text(&["key"])));
+    for key in keys.items() {
+        key.check_text(qualified_name, errors);
+        if selected.contains(key.text()) {
+            key.invalid("exists in both matchLabelKeys and labelSelector", errors);
+        }
     }
 }
 

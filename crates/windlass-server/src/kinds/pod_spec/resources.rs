@@ -244,7 +244,10 @@ pub(super) fn validate_pod_resources(spec: &Field<'_>, claims: &[&str], errors: 
 
 /// Validates the restart policy of an init container. Without a policy, the rules themselves are not validated.
 pub(super) fn validate_init_restart(container: &Field<'_>, errors: &mut Errors) {
-    if container.child("restartPolicy").is_set() {
+    let policy = container.child("restartPolicy");
+    if errors.before(V1_34) {
+        policy.supported_if_set(&["Always"], errors);
+    } else if policy.is_set() {
         validate_restart(container, errors);
     } else {
         validate_policy_for_rules(container, errors);

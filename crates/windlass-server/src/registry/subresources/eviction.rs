@@ -11,6 +11,7 @@ use windlass_api::{
 };
 
 use crate::{
+    kubernetes::KubernetesVersion,
     object::{Errors, Path, Tree, as_object, object_mut},
     registry::{
         DeleteParams, ListParams, Registry, WriteParams,
@@ -128,11 +129,15 @@ impl Registry {
 }
 
 /// Returns the deletion that an eviction requests.
-pub(super) fn deletion(eviction: &Value, params: &WriteParams) -> Result<DeleteParams, Status> {
+pub(super) fn deletion(
+    eviction: &Value,
+    params: &WriteParams,
+    kubernetes: KubernetesVersion,
+) -> Result<DeleteParams, Status> {
     let options = eviction.at(&["deleteOptions"]).cloned().unwrap_or_default();
     let dry_runs = options.items(&["dryRun"]);
     if dry_runs.iter().any(|value| value != "All") {
-        let mut errors = Errors::default();
+        let mut errors = Errors::of(kubernetes);
         errors.unsupported(&Path::new("dryRun"), &Value::from(dry_runs), &["All"]);
         errors.check(&GroupKind::new("meta.k8s.io", "DeleteOptions"), "")?;
     }

@@ -233,7 +233,9 @@ fn validate_traffic(spec: &Field<'_>, errors: &mut Errors) {
         (true, _) => port.in_range(1, 65535, errors),
     }
     spec.child("internalTrafficPolicy").supported_if_set(&TRAFFIC_POLICIES, errors);
-    spec.child("trafficDistribution").supported_if_set(&TRAFFIC_DISTRIBUTIONS, errors);
+    // The feature PreferSameTrafficDistribution.
+    let distributions = if errors.before(V1_34) { &TRAFFIC_DISTRIBUTIONS[..1] } else { &TRAFFIC_DISTRIBUTIONS };
+    spec.child("trafficDistribution").supported_if_set(distributions, errors);
 }
 
 /// Validates the changes of a spec.
