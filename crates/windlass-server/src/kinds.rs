@@ -255,7 +255,7 @@ impl View {
 impl BuiltIn {
     fn new(kind: &'static Kind, entry: &CatalogResource, options: &KindOptions) -> Self {
         let has_scale = entry.subresources.iter().any(|subresource| subresource.name == "scale");
-        let allocator = || AddressAllocator::new(options.service_cidr, options.entropy.clone());
+        let allocator = || AddressAllocator::new(options.service_cidr, options.entropy.clone(), options.kubernetes);
         let rules = gates::rules(options.kubernetes, entry.group, entry.kind, &kind.rules);
         Self {
             kind,

@@ -5,15 +5,19 @@
 //! are in the order in which kube-apiserver checks them: those of an object, then those of its fields.
 
 use crate::{
-    kubernetes::KubernetesVersion::{self, V1_37},
+    kubernetes::KubernetesVersion::{self, V1_34, V1_37},
     object::{
-        Check::{Enum, Forbidden, Immutable, Items, Length, Required, Unique, Valid},
+        Check::{Enum, Forbidden, Immutable, ImmutableValue, Items, Length, Required, Unique, Valid},
         DeclaredRule,
     },
 };
 
-/// Returns the declared rules of a kind.
+/// Returns the declared rules of a kind, and others whose errors come last.
 pub(super) fn of_kind(kubernetes: KubernetesVersion, group: &str, kind: &str) -> &'static [DeclaredRule] {
+    // Before 1.34, the selector is compared after the validation of the kind.
+    if kubernetes < V1_34 && group == "apps" && matches!(kind, "DaemonSet" | "Deployment" | "ReplicaSet") {
+        return SELECTOR;
+    }
     if kubernetes < V1_37 {
         return &[];
     }
@@ -41,6 +45,8 @@ pub(super) fn of_kind(kubernetes: KubernetesVersion, group: &str, kind: &str) ->
 }
 
 use DeclaredRule as D;
+
+const SELECTOR: &[D] = &[D::new("spec.selector", ImmutableValue)];
 
 const REPLICATION_CONTROLLER: &[D] = &[
     D::new("metadata.name", Valid),

@@ -16,6 +16,8 @@ pub(crate) enum Check {
     Required,
     Forbidden,
     Immutable,
+    /// An immutable field whose value is shown.
+    ImmutableValue,
     /// A syntax, or a minimum.
     Valid,
     Enum,
@@ -59,7 +61,7 @@ impl DeclaredRule {
             Check::Required => Some("Required value"),
             Check::Forbidden => Some("Forbidden"),
             Check::Immutable => Some("Invalid value: null: field is immutable"),
-            Check::Valid | Check::Enum | Check::Length | Check::Items | Check::Unique => None,
+            Check::ImmutableValue | Check::Valid | Check::Enum | Check::Length | Check::Items | Check::Unique => None,
         }
     }
 }
@@ -69,7 +71,7 @@ impl Check {
         match self {
             Self::Required => "FieldValueRequired",
             Self::Forbidden => "FieldValueForbidden",
-            Self::Immutable | Self::Valid => "FieldValueInvalid",
+            Self::Immutable | Self::ImmutableValue | Self::Valid => "FieldValueInvalid",
             Self::Enum => "FieldValueNotSupported",
             Self::Length => "FieldValueTooLong",
             Self::Items => "FieldValueTooMany",
@@ -79,7 +81,7 @@ impl Check {
 
     fn concerns(self, message: &str) -> bool {
         match self {
-            Self::Immutable => message.ends_with(": field is immutable"),
+            Self::Immutable | Self::ImmutableValue => message.ends_with(": field is immutable"),
             Self::Valid => !message.ends_with(": field is immutable"),
             _ => true,
         }
@@ -150,5 +152,8 @@ mod tests {
         assert!(immutable.concerns(&error("FieldValueInvalid", "Invalid value: \"b\": field is immutable")));
         assert!(!immutable.concerns(&error("FieldValueInvalid", "Invalid value: \"B\": a lowercase RFC 1123 label")));
         assert!(!immutable.concerns(&error("FieldValueRequired", "Required value")));
+        let shown = DeclaredRule::new("handler", Check::ImmutableValue);
+        assert!(shown.concerns(&error("FieldValueInvalid", "Invalid value: \"b\": field is immutable")));
+        assert_eq!((shown.message(), immutable.message().is_some()), (None, true));
     }
 }

@@ -43,6 +43,13 @@ const WORDINGS: &[Wording] = &[
     ),
     since(V1_35, "", "must be no more than 253 bytes", "must be no more than 253 characters"),
     since(V1_35, "", "must be no more than 63 bytes", "must be no more than 63 characters"),
+    // The message about subdomains with underscores.
+    since(
+        V1_34,
+        "",
+        r"'_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')",
+        r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
+    ),
     since(V1_34, "", "when `hostUsers` is false", "when `pod.Spec.HostUsers` is false"),
     since(V1_34, "", "must be a valid CEL identifier", "name is not a valid CEL identifier"),
     since(V1_34, ".message", "must be non-empty if specified", "message must be non-empty if specified"),

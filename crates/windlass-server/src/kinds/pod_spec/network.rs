@@ -64,10 +64,7 @@ pub(super) fn validate_dns(spec: &Field<'_>, errors: &mut Errors) {
     }
     for search in searches.items().filter(|search| search.text() != ".") {
         let domain = search.text().strip_suffix('.').unwrap_or(search.text());
-        // The feature RelaxedDNSSearchValidation.
-        let problems =
-            if errors.before(V1_34) { dns_subdomain(domain) } else { dns_subdomain_with_underscores(domain) };
-        errors.invalid_each(search.path(), domain, problems);
+        errors.invalid_each(search.path(), domain, dns_subdomain_with_underscores(domain));
     }
     for option in config.child("options").items().filter(|option| option.child("name").is_empty()) {
         option.required("must not be empty", errors);

@@ -1,6 +1,13 @@
 //! The allocation of service addresses and ports.
 
-use std::{collections::BTreeSet, fmt, net::Ipv4Addr, ops::RangeInclusive, str::FromStr, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    fmt,
+    net::{IpAddr, Ipv4Addr},
+    ops::RangeInclusive,
+    str::FromStr,
+    sync::Arc,
+};
 
 use parking_lot::Mutex;
 use windlass_api::{Entropy, GroupKind, Status};
@@ -30,6 +37,8 @@ pub struct InvalidServiceCidr(String);
 pub(in crate::kinds) struct AddressAllocator {
     cidr: ServiceCidr,
     entropy: Entropy,
+    /// The version in whose wording errors are reported.
+    kubernetes: KubernetesVersion,
     in_use: Mutex<BTreeSet<Claim>>,
 }
 
@@ -101,8 +110,8 @@ impl fmt::Display for ServiceCidr {
 // === impl AddressAllocator ===
 
 impl AddressAllocator {
-    pub(in crate::kinds) fn new(cidr: ServiceCidr, entropy: Entropy) -> Arc<Self> {
-        Arc::new(Self { cidr, entropy, in_use: Mutex::default() })
+    pub(in crate::kinds) fn new(cidr: ServiceCidr, entropy: Entropy, kubernetes: KubernetesVersion) -> Arc<Self> {
+        Arc::new(Self { cidr, entropy, kubernetes, in_use: Mutex::default() })
     }
 
     /// Records the addresses and ports of a stored service as allocated.
@@ -149,13 +158,21 @@ impl AddressAllocator {
     }
 }
 
+/// Parses an IPv4 address. Before 1.36, it may have leading zeros.
+fn ipv4_address(text: &str) -> Option<Ipv4Addr> {
+    match parse_address(text)? {
+        IpAddr::V4(ip) => Some(ip),
+        IpAddr::V6(_) => None,
+    }
+}
+
 /// Returns the addresses and ports of a service.
 fn claims(service: &Value) -> Vec<Claim> {
-    let addresses = service.items(&["spec", "clusterIPs"]).iter().filter_map(|ip| ip.as_str()?.parse().ok());
+    let addresses = service.items(&["spec", "clusterIPs"]).iter().filter_map(|ip| ipv4_address(ip.as_str()?));
     let ports = service.items(&["spec", "ports"]).iter().filter_map(|port| port.int(&["nodePort"]));
     let ports = ports.chain(service.int(&["spec", "healthCheckNodePort"]));
     let ports = ports.filter_map(|port| u16::try_from(port).ok()).filter(|port| *port != 0);
-    addresses.map(|ip: Ipv4Addr| Claim::Address(ip.into())).chain(ports.map(Claim::Port)).collect()
+    addresses.map(|ip| Claim::Address(ip.into())).chain(ports.map(Claim::Port)).collect()
 }
 
 // === impl ServiceAllocation ===
@@ -196,7 +213,7 @@ impl ServiceAllocation {
     /// Validates the requested addresses and families before the allocation. They are thus reported without other
     /// errors.
     fn validate_request(&self, spec: &Field<'_>) -> Result<(), Status> {
-        let mut errors = Errors::default();
+        let mut errors = Errors::of(self.allocator.kubernetes);
         validate_addresses(spec, &mut errors);
         if errors.is_empty() {
             validate_families(spec, &mut errors);
@@ -212,7 +229,7 @@ impl ServiceAllocation {
             };
             self.allocated.push(Claim::Address(address));
             Ipv4Addr::from(address).to_string()
-        } else if let Ok(ip) = requested.parse::<Ipv4Addr>() {
+        } else if let Some(ip) = ipv4_address(&requested) {
             self.take_address(ip).map_err(|problem| {
                 let detail = format!("failed to allocate IP {requested}: {problem}");
                 self.rejection(&Path::new("spec.clusterIPs"), &json!([requested]), &detail)
@@ -314,7 +331,7 @@ impl ServiceAllocation {
 
     /// Returns the error for a requested address or port that is not available.
     fn rejection(&self, path: &Path<'_>, value: &Value, detail: &str) -> Status {
-        let mut errors = Errors::default();
+        let mut errors = Errors::of(self.allocator.kubernetes);
         errors.invalid(path, value, detail);
         Status::invalid(&GroupKind::new("", "Service"), &self.name, errors.into_causes())
     }
