@@ -248,7 +248,9 @@ fn check(kind: &str, kubernetes: KubernetesVersion, mut causes: Vec<Cause>) -> R
     if causes.is_empty() {
         return Ok(());
     }
-    causes.iter_mut().for_each(|cause| adjust_wording(kubernetes, cause));
+    for cause in &mut causes {
+        adjust_wording(kubernetes, cause);
+    }
     Err(Status::invalid(&GroupKind::new("meta.k8s.io", kind.to_owned()), "", causes))
 }
 
