@@ -20,8 +20,7 @@ use crate::{
 const TABLES: [&[Row]; 7] =
     [standard::TABLE, strings::TABLE, lists::TABLE, optional::TABLE, network::TABLE, versions::TABLE, time::TABLE];
 
-/// The functions and the syntax that a minor version of Kubernetes accepts in new rules. It evaluates rules that the
-/// next version accepts, so that both can serve the same objects.
+/// The functions and the syntax that a minor version of Kubernetes accepts in new rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Dialect {

@@ -414,11 +414,11 @@ impl CustomStrategy {
         let schema = &*self.shape.compiled;
         if path.is_empty() {
             validate::validate(new, old, schema, "", "", &mut causes);
-            validate::validate_embedded(new, schema, "", &mut causes);
+            validate::validate_embedded(new, schema, "", self.shape.kubernetes, &mut causes);
         } else if let (Some(value), Some(schema)) = (new.at(&[path]), schema.properties.get(path)) {
             let old = old.and_then(|old| old.at(&[path]));
             validate::validate(value, old, schema, path, path, &mut causes);
-            validate::validate_embedded(value, schema, path, &mut causes);
+            validate::validate_embedded(value, schema, path, self.shape.kubernetes, &mut causes);
         }
         if let Some(scale) = &self.scale {
             check_scale(new, scale, path, &mut causes);
@@ -448,7 +448,7 @@ impl CustomStrategy {
             return;
         }
         let verdict = rules.validate(new, old);
-        validate::report(verdict.causes, errors);
+        errors.append_rule_errors(verdict.causes);
         for warning in verdict.warnings {
             errors.warn(warning);
         }

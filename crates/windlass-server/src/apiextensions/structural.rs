@@ -56,7 +56,7 @@ fn dialect(kubernetes: KubernetesVersion) -> Dialect {
     }
 }
 
-/// Returns the functions and the syntax of stored rules. An older version knows the functions of later ones, too.
+/// Returns the functions and the syntax in which stored rules are evaluated: at least those of 1.35.
 pub(super) fn stored_dialect(kubernetes: KubernetesVersion) -> Dialect {
     dialect(kubernetes).max(Dialect::default())
 }
@@ -298,7 +298,7 @@ fn check_default(default: &Field<'_>, schema: &Field<'_>, level: Level, errors: 
         && let Some(rules) = Rules::of_value_in(stored_dialect(errors.kubernetes()), schema.json())
     {
         let rules = rules.show_types(errors.before(KubernetesVersion::V1_35));
-        return report(rules.validate_at(&path, default.json()).causes, errors);
+        return errors.append_rule_errors(rules.validate_at(&path, default.json()).causes);
     }
     errors.append_causes(causes);
 }

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     codec::{go_quote, sort_keys},
+    kubernetes::KubernetesVersion::{self, V1_34},
     object::{Causes, Errors},
     patch::go_format,
 };
@@ -45,26 +46,34 @@ pub(super) fn validate(
 }
 
 /// Checks that embedded objects have an apiVersion and a kind.
-pub(super) fn validate_embedded(value: &Value, schema: &Schema, path: &str, causes: &mut Causes) {
+pub(super) fn validate_embedded(
+    value: &Value,
+    schema: &Schema,
+    path: &str,
+    kubernetes: KubernetesVersion,
+    causes: &mut Causes,
+) {
     match value {
         Value::Object(entries) => {
             if schema.embedded {
                 for field in ["apiVersion", "kind"] {
                     if entries.get(field).and_then(Value::as_str).is_none_or(str::is_empty) {
-                        causes.push(cause(&join(path, field), "FieldValueRequired", "Required value".to_owned()));
+                        let message =
+                            if kubernetes < V1_34 { "Required value: must not be empty" } else { "Required value" };
+                        causes.push(cause(&join(path, field), "FieldValueRequired", message.to_owned()));
                     }
                 }
             }
             for (name, value) in entries {
                 if let super::schema::Field::Known(schema) = schema.field(name) {
-                    validate_embedded(value, schema, &join(path, name), causes);
+                    validate_embedded(value, schema, &join(path, name), kubernetes, causes);
                 }
             }
         }
         Value::Array(items) => {
             if let Some(schema) = &schema.items {
                 for (index, item) in items.iter().enumerate() {
-                    validate_embedded(item, schema, &format!("{path}[{index}]"), causes);
+                    validate_embedded(item, schema, &format!("{path}[{index}]"), kubernetes, causes);
                 }
             }
         }

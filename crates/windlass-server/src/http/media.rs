@@ -173,7 +173,7 @@ pub(crate) fn content_type(headers: &HeaderMap) -> &str {
 
 /// Returns the router's error for an unknown media type, which is checked before the body is read.
 pub(crate) fn unsupported_by_route(kubernetes: KubernetesVersion, has_body: bool) -> Status {
-    // The router of 1.33 reports the type of a missing body as the type of a response.
+    // Without a body, the router of 1.33 responds with 406 instead of 415.
     if kubernetes < V1_34 && !has_body {
         return not_acceptable_by_route(&[]);
     }

@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// Returns the declared rules of a kind, and others whose errors come last.
+/// Returns the rules of a kind whose errors are moved to the end.
 pub(super) fn of_kind(kubernetes: KubernetesVersion, group: &str, kind: &str) -> &'static [DeclaredRule] {
     // Before 1.34, the selector is compared after the validation of the kind.
     if kubernetes < V1_34 && group == "apps" && matches!(kind, "DaemonSet" | "Deployment" | "ReplicaSet") {

@@ -78,8 +78,8 @@ fn validate_request_references(names: &Field<'_>, requests: &[&str], errors: &mu
     validate_unique(names, &[], errors);
 }
 
-/// Adds an error for each element of a list whose text at `path` repeats, by a rule that is declared since 1.37: the error
-/// then shows the element.
+/// Adds an error for each element of a list whose text at `path` repeats. Since 1.37, the error shows the element instead
+/// of the text.
 fn validate_declared_unique(list: &Field<'_>, path: &[&str], errors: &mut Errors) {
     if errors.before(V1_37) {
         return validate_unique(list, path, errors);

@@ -37,7 +37,7 @@ impl DeclaredRule {
     }
 
     /// Returns the place of an error of the rule at `index` among those of all rules: kube-apiserver checks fields in the
-    /// order of the rules, and the elements of a list one by one.
+    /// order of the rules, and the elements of a list one by one. The keys of maps count as 0 unless they are numbers.
     pub(crate) fn place(rules: &[Self], index: usize, field: &str) -> Vec<usize> {
         let path = rules[index].path;
         let mut elements = field.split('[').skip(1).map(|rest| {

@@ -72,6 +72,13 @@ impl Errors {
         self.warnings.append(&mut other.warnings);
     }
 
+    /// Adds the errors of a custom object's rules. The author of the definition has written their messages.
+    pub(crate) fn append_rule_errors(&mut self, causes: Vec<Cause>) {
+        for cause in causes {
+            self.causes.push(cause);
+        }
+    }
+
     /// Adds the errors of the schema of a custom object.
     pub(crate) fn append_causes(&mut self, mut causes: Causes) {
         for cause in causes.iter_mut() {

@@ -1,7 +1,7 @@
-//! Values in the syntax of Go, in which Kubernetes before 1.34 shows invalid values that are neither texts nor numbers.
+//! Rewrites the values in error messages from JSON to the syntax of Go, which Kubernetes shows before 1.34.
 //!
-//! The checks format values as JSON, as later versions do. They don't know Go's types: those follow from the field and
-//! from the names in the value.
+//! The values in messages are JSON and don't contain Go's types. The type follows from the path of the field, or from
+//! the names of the value's fields. Long messages stay as they are.
 
 mod quantity;
 mod types;
@@ -11,6 +11,9 @@ use windlass_api::Cause;
 
 use self::types::Type;
 use crate::codec::go_quote;
+
+/// The maximum length of a message that is rewritten, in bytes. The syntax of Go can be 25 times as long as JSON.
+const MAX_REWRITTEN: usize = 64 << 10;
 
 /// The starts of messages that show a value.
 const SHOWING: [&str; 4] = ["Invalid value: ", "Unsupported value: ", "Duplicate value: ", "Not found: "];
@@ -43,6 +46,9 @@ pub(super) fn rewrite_untyped(cause: &mut Cause) {
 /// Replaces the value in a message. `show` gets the value and the detail that follows it, and returns `None` to keep
 /// the JSON.
 fn replace_value(message: &mut String, show: impl FnOnce(&Value, &str) -> Option<String>) {
+    if message.len() > MAX_REWRITTEN {
+        return;
+    }
     let mut starts = SHOWING.iter();
     let Some((start, rest)) = starts.find_map(|start| Some((start, message.strip_prefix(start)?))) else { return };
     let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
@@ -71,7 +77,7 @@ fn show(field: &str, value: &Value, detail: &str) -> Option<String> {
         Value::Number(number) if path == "metadata.resourceVersion" => {
             number.as_u64().map(|number| format!("{number:#x}"))
         }
-        Value::Number(_) => types::is_share(&path, detail).then(|| Type::IntOrString.show(value)),
+        Value::Number(_) => types::is_int_or_string(&path, detail).then(|| Type::IntOrString.show(value)),
         Value::String(text) => show_text(field, &path, text, detail),
         // Go shows addresses of internal structures.
         Value::Object(_) if detail.contains("dataSourceRef") => None,
@@ -83,7 +89,7 @@ fn show(field: &str, value: &Value, detail: &str) -> Option<String> {
 
 fn show_text(field: &str, path: &str, text: &str, detail: &str) -> Option<String> {
     let value = || Value::from(text);
-    if types::is_share(path, detail) {
+    if types::is_int_or_string(path, detail) {
         return Some(Type::IntOrString.show(&value()));
     }
     if types::is_bytes(path) {
@@ -97,8 +103,8 @@ fn show_text(field: &str, path: &str, text: &str, detail: &str) -> Option<String
     }
     // Later versions show all quantities as texts. Earlier ones do so in the other messages.
     if QUANTITIES.iter().any(|part| detail.contains(part)) {
-        // Objects have quantities in canonical form. A user who expects an integer has probably written a decimal
-        // fraction.
+        // The original notation is unknown. In messages about integers, a decimal fraction is assumed: `1.5`, not
+        // `1500m`.
         let is_decimal = detail == "must be an integer";
         return quantity::show(text, is_decimal);
     }

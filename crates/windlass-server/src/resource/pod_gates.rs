@@ -14,8 +14,8 @@ pub(super) fn drop_disabled(kubernetes: KubernetesVersion, pod: &mut Value) {
         drop_file_references(pod);
         drop_image_volumes(pod);
     }
-    // 1.33 rejects these policies.
-    if (V1_34..V1_35).contains(&kubernetes) {
+    // 1.33 rejects these policies in the validation; since 1.35 they are enabled.
+    if kubernetes == V1_34 {
         drop_restart_policies(pod);
     }
 }

@@ -104,7 +104,7 @@ fn validate_pod_names(job: &Field<'_>, errors: &mut Errors) {
 fn validate_update(new: &Field<'_>, old: &Field<'_>, errors: &mut Errors) {
     let (spec, old_spec) = (new.child("spec"), old.child("spec"));
     if spec.is_set() {
-        // Before 1.37, the real server has already validated the spec, and reports errors twice.
+        // `validate` has already checked the spec, so its errors appear twice before 1.37, as in kube-apiserver.
         validate_spec_with_selector(&spec, errors);
     }
     let (completions, old_completions) = (spec.child("completions"), old_spec.child("completions"));

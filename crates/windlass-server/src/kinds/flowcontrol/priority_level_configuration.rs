@@ -62,7 +62,7 @@ fn validate(level: &Field<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the settings of other types than that of the priority level, by the rules that are declared since 1.37.
+/// Validates that the settings of other types are unset, by rules that are declared since 1.37.
 fn validate_unused(spec: &Field<'_>, errors: &mut Errors) {
     let (limited, exempt) = (spec.child("limited"), spec.child("exempt"));
     if spec.child("type").text() != "Exempt" {

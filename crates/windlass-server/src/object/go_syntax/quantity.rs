@@ -1,6 +1,7 @@
 //! The structure of a quantity in Go.
 
-/// Returns a quantity in canonical form as Go shows its structure; `None` if the number does not fit in an `int64`.
+/// Returns a quantity in canonical form as Go shows its structure; `None` if the number does not fit in an `int64`
+/// or the suffix is unknown.
 ///
 /// The structure depends on the notation from which it was parsed: `1500m` is 1500 of the scale -3, `1.5` is 15 of the
 /// scale -1. `is_decimal` assumes a decimal fraction instead of the canonical form.

@@ -106,12 +106,15 @@ fn times_are_those_of_go() {
 }
 
 #[test]
-fn numbers_of_special_types_show_them() {
+fn special_types_are_shown_in_go_syntax() {
     assert_eq!(value("metadata.resourceVersion", &json!(0), "must be specified"), "0x0");
-    let share = |value: &str| format!("intstr.IntOrString{{{value}}}");
+    let int_or_string = |value: &str| format!("intstr.IntOrString{{{value}}}");
     let field = "spec.maxUnavailable";
-    assert_eq!(value(field, &json!("101%"), "much"), share(r#"Type:1, IntVal:0, StrVal:"101%""#));
-    assert_eq!(value("spec.strategy.rollingUpdate.maxSurge", &json!(1), "x"), share(r#"Type:0, IntVal:1, StrVal:"""#));
+    assert_eq!(value(field, &json!("101%"), "much"), int_or_string(r#"Type:1, IntVal:0, StrVal:"101%""#));
+    assert_eq!(
+        value("spec.strategy.rollingUpdate.maxSurge", &json!(1), "x"),
+        int_or_string(r#"Type:0, IntVal:1, StrVal:"""#)
+    );
     assert_eq!(value("spec.request", &json!("AAEC"), "no PEM"), "[]byte{0x0, 0x1, 0x2}");
     let raw = "runtime.RawExtension{Raw:[]uint8{0x7b, 0x22, 0x61, 0x22, 0x3a, 0x31, 0x7d}, Object:runtime.Object(nil)}";
     assert_eq!(value("data", &json!({"a": 1}), "field is immutable"), raw);

@@ -1,5 +1,7 @@
 //! The Go types whose values messages show: those of Kubernetes' internal API, and some of `meta/v1`.
 
+use std::fmt::Write as _;
+
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::Value;
 
@@ -29,7 +31,8 @@ pub(super) enum Type {
     Map(&'static str, &'static Self),
     /// A structure with its fields in their order.
     Struct(&'static str, &'static [(&'static str, Self)]),
-    /// A pointer in a structure. Go shows an address, which carries no information; here, the value takes its place.
+    /// A pointer in a structure. Go shows an address. Here, the value is shown instead; structures without a list of
+    /// fields are shown empty.
     Pointer(&'static Self),
 }
 
@@ -66,17 +69,17 @@ const DAEMON_SET_STRATEGY: &Type = &Struct(
     "apps.DaemonSetUpdateStrategy",
     &[
         ("Type", Text("apps.DaemonSetUpdateStrategyType")),
-        ("RollingUpdate", Pointer(&Struct("apps.RollingUpdateDaemonSet", SHARES))),
+        ("RollingUpdate", Pointer(&Struct("apps.RollingUpdateDaemonSet", ROLLING_UPDATE))),
     ],
 );
 const DEPLOYMENT_STRATEGY: &Type = &Struct(
     "apps.DeploymentStrategy",
     &[
         ("Type", Text("apps.DeploymentStrategyType")),
-        ("RollingUpdate", Pointer(&Struct("apps.RollingUpdateDeployment", SHARES))),
+        ("RollingUpdate", Pointer(&Struct("apps.RollingUpdateDeployment", ROLLING_UPDATE))),
     ],
 );
-const SHARES: &[(&str, Type)] = &[("MaxUnavailable", IntOrString), ("MaxSurge", IntOrString)];
+const ROLLING_UPDATE: &[(&str, Type)] = &[("MaxUnavailable", IntOrString), ("MaxSurge", IntOrString)];
 
 /// The types of fields by the end of their path.
 const FIELDS: &[(&str, &Type)] = &[
@@ -244,6 +247,13 @@ pub(super) fn of_field(path: &str, value: &Value, detail: &str) -> Option<&'stat
             Some(_) => None,
         }),
         Value::Object(fields) => {
+            // In these, users choose the keys.
+            if path == "data" {
+                return Some(&Raw);
+            }
+            if let Some(ty @ Map(..)) = by_path() {
+                return Some(ty);
+            }
             let is_selector = || fields.keys().all(|key| matches!(&**key, "matchLabels" | "matchExpressions"));
             if let Some(ty) = STRUCTS.iter().find(|ty| ty.has_exactly(fields)) {
                 return Some(ty);
@@ -252,7 +262,6 @@ pub(super) fn of_field(path: &str, value: &Value, detail: &str) -> Option<&'stat
                 // The field is a list, and the value one of its items.
                 Some(List(_, item)) => Some(item),
                 Some(ty) => Some(ty),
-                None if path == "data" => Some(&Raw),
                 None if path == "nodeTopology" || path.to_ascii_lowercase().contains("selector") && is_selector() => {
                     Some(SELECTOR)
                 }
@@ -267,8 +276,8 @@ pub(super) fn of_field(path: &str, value: &Value, detail: &str) -> Option<&'stat
     }
 }
 
-/// Reports whether a field is a number or a percentage. Some messages show only the number.
-pub(super) fn is_share(path: &str, detail: &str) -> bool {
+/// Reports whether a message shows the field as an `IntOrString`. Messages about negative values show only the number.
+pub(super) fn is_int_or_string(path: &str, detail: &str) -> bool {
     ["maxUnavailable", "maxSurge", "minAvailable"].iter().any(|end| is_at(path, end))
         && !detail.contains("greater than or equal to 0")
 }
@@ -296,8 +305,16 @@ fn is_at(path: &str, end: &str) -> bool {
 }
 
 fn show_each(name: &str, bytes: &[u8]) -> String {
-    let bytes: Vec<String> = bytes.iter().map(|byte| format!("{byte:#x}")).collect();
-    format!("{name}{{{}}}", bytes.join(", "))
+    let mut shown = String::with_capacity(name.len() + 2 + 6 * bytes.len());
+    shown.push_str(name);
+    shown.push('{');
+    for (index, byte) in bytes.iter().enumerate() {
+        let comma = if index == 0 { "" } else { ", " };
+        // Writing to a text cannot fail.
+        let _ = write!(shown, "{comma}{byte:#x}");
+    }
+    shown.push('}');
+    shown
 }
 
 // === impl Type ===
@@ -405,7 +422,14 @@ fn entry(key: &str, ty: &Type, value: &Value) -> String {
 }
 
 fn join(parts: impl Iterator<Item = String>) -> String {
-    parts.collect::<Vec<_>>().join(", ")
+    let mut joined = String::new();
+    for part in parts {
+        if !joined.is_empty() {
+            joined.push_str(", ");
+        }
+        joined.push_str(&part);
+    }
+    joined
 }
 
 /// Returns a time of whole seconds as Go's `GoString` formats it.

@@ -2,8 +2,37 @@
 
 use serde_json::{Value, json};
 
-use super::{Answer, get, post, with_body};
+use tokio::time;
+
+use super::{Answer, DEADLINE, get, post, with_body};
 use crate::{KubernetesVersion, server::Server};
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// Returns the definition of `foos.ex.io` with a schema of `spec`.
+fn definition(spec: &Value) -> Value {
+    let schema = json!({"type": "object", "properties": {"spec": spec}});
+    json!({"metadata": {"name": "foos.ex.io"}, "spec": {"group": "ex.io", "scope": "Namespaced",
+        "names": {"plural": "foos", "kind": "Foo"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}})
+}
+
+/// Creates an object of `foos.ex.io` on a server of a version, and returns the message of the response.
+async fn foo_message(version: KubernetesVersion, definition: &Value, spec: &Value) -> String {
+    let service = Server::builder().kubernetes(version).build().service();
+    let defined = post(&service, DEFINITIONS, definition).await;
+    assert_eq!(defined.code, 201, "{version}: {}", defined.body);
+    let established = async {
+        let path = format!("{DEFINITIONS}/foos.ex.io");
+        while !get(&service, &path).await.body.contains(r#""type":"Established","status":"True""#) {
+            tokio::task::yield_now().await;
+        }
+    };
+    time::timeout(DEADLINE, established).await.unwrap();
+    let foo = json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": "x"}, "spec": spec});
+    let answer = post(&service, "/apis/ex.io/v1/namespaces/default/foos", &foo).await.json();
+    answer["message"].as_str().unwrap_or_default().to_owned()
+}
 
 #[tokio::test]
 async fn server_of_an_older_version_has_its_resources_and_fields() {
@@ -116,7 +145,7 @@ fn causes(answer: &Answer, field: &str) -> usize {
 }
 
 #[tokio::test]
-async fn updates_are_validated_twice_before_their_version() {
+async fn label_errors_are_repeated_before_1_37() {
     let policy = json!({"metadata": {"name": "a"}, "spec": {"podSelector": {}}});
     let policies = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
     let update = json!({"metadata": {"labels": {"a b": "c"}}});
@@ -155,7 +184,7 @@ async fn jobs_are_validated_once_in_updates_since_1_37() {
 }
 
 #[tokio::test]
-async fn fields_of_windows_pods_are_reported_in_the_order_of_the_version() {
+async fn windows_pod_errors_are_ordered_by_version() {
     let spec = json!({"os": {"name": "windows"}, "hostPID": true, "securityContext": {"runAsUser": 1},
         "containers": [{"name": "c", "image": "i"}]});
     let pod = json!({"metadata": {"name": "a"}, "spec": spec});
@@ -231,5 +260,53 @@ async fn autoscalers_have_a_generation_since_1_37() {
     for (version, expected) in [(KubernetesVersion::V1_36, Value::Null), (KubernetesVersion::V1_37, json!(1))] {
         let object = answer(version, &[], ("POST", autoscalers, autoscaler.clone())).await.json();
         assert_eq!(object["metadata"]["generation"], expected, "{version}: {object}");
+    }
+}
+
+#[tokio::test]
+async fn definitions_accept_the_functions_of_their_version() {
+    for (rule, since) in [
+        ("semver(self.s).major() == 1", KubernetesVersion::V1_34),
+        ("self.l.slice(0, 1).size() == 1", KubernetesVersion::V1_35),
+        ("self.l.sortBy(x, x).size() == 1", KubernetesVersion::V1_35),
+        ("self.`in` == 'i'", KubernetesVersion::V1_37),
+    ] {
+        let short = json!({"type": "string", "maxLength": 5});
+        let spec = json!({"type": "object", "x-kubernetes-validations": [{"rule": rule}], "properties": {
+            "s": short, "in": short, "l": {"type": "array", "maxItems": 3, "items": short}}});
+        for version in KubernetesVersion::ALL {
+            let service = Server::builder().kubernetes(*version).build().service();
+            let created = post(&service, DEFINITIONS, &definition(&spec)).await;
+            assert_eq!(created.code, if *version < since { 422 } else { 201 }, "{version}: {rule}: {}", created.body);
+        }
+    }
+}
+
+#[tokio::test]
+async fn messages_of_rules_are_not_reworded() {
+    let rule = json!([{"rule": "self < 5", "message": "must be no more than 63 bytes"}]);
+    let share = json!({"type": "integer", "x-kubernetes-validations": rule});
+    let spec = json!({"type": "object", "properties": {"maxUnavailable": share}});
+    for version in [KubernetesVersion::V1_33, KubernetesVersion::V1_36] {
+        let message = foo_message(version, &definition(&spec), &json!({"maxUnavailable": 7})).await;
+        assert!(message.ends_with(": must be no more than 63 bytes"), "{version}: {message}");
+        assert!(!message.contains("intstr"), "{version}: {message}");
+    }
+}
+
+#[tokio::test]
+async fn missing_kinds_of_embedded_objects_are_worded_by_version() {
+    let embedded = json!({"type": "object", "x-kubernetes-embedded-resource": true,
+        "x-kubernetes-preserve-unknown-fields": true});
+    let reference = json!({"type": "object", "required": ["kind"], "properties": {"kind": {"type": "string"}}});
+    let spec = json!({"type": "object", "properties": {"template": embedded, "ref": reference}});
+    let written = json!({"template": {"apiVersion": "v1", "metadata": {"name": "a"}}, "ref": {}});
+    for (version, detail) in [(KubernetesVersion::V1_33, ": must not be empty"), (KubernetesVersion::V1_34, "")] {
+        let message = foo_message(version, &definition(&spec), &written).await;
+        for part in [format!("spec.template.kind: Required value{detail}"), "spec.ref.kind: Required value".to_owned()]
+        {
+            let end = message.split_once(&part).map(|(_, end)| end);
+            assert!(end.is_some_and(|end| end.is_empty() || end.starts_with([',', ']'])), "{version}: {message}");
+        }
     }
 }

@@ -158,7 +158,7 @@ impl AddressAllocator {
     }
 }
 
-/// Parses an IPv4 address. Before 1.36, it may have leading zeros.
+/// Parses an IPv4 address, which may have leading zeros. Since 1.36, the validation rejects them.
 fn ipv4_address(text: &str) -> Option<Ipv4Addr> {
     match parse_address(text)? {
         IpAddr::V4(ip) => Some(ip),
