@@ -11,6 +11,15 @@ use crate::{
     upstream::{Minor, root},
 };
 
+/// The suites of the matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Suite {
+    /// The cases with both servers
+    Cases,
+    /// The client and the caches with kube-apiserver
+    Clients,
+}
+
 /// A part that runs alone.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub(crate) enum Part {
@@ -104,7 +113,14 @@ pub(crate) enum Part {
     },
     /// The cases of the conformance suite with the embedded server and the kube-apiserver of each minor version, and the
     /// suites of the client and the caches with each kube-apiserver (needs Go)
-    Matrix,
+    Matrix {
+        /// Only these suites
+        #[arg(long, value_enum)]
+        only: Option<Suite>,
+        /// Only these minor versions; can be repeated
+        #[arg(long, value_name = "MINOR")]
+        minor: Vec<Minor>,
+    },
     /// Publish the crates without uploading them, use them from a local registry, and compare two builds of the program
     Package,
     /// The integration tests of controller-runtime, JobSet, LeaderWorkerSet and Cluster API on the stand-ins of envtest
@@ -148,14 +164,21 @@ pub(crate) fn run(part: &Part) -> Result {
         }
         Part::E2e(options) => e2e::run(options),
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
-        Part::Matrix => {
-            let minors = Minor::all()?;
-            minors.iter().try_for_each(|minor| conformance::minor(minor, &[]))?;
-            minors.iter().try_for_each(conformance::clients_of)
-        }
+        Part::Matrix { only, minor } => matrix(*only, minor),
         Part::Package => dist::verify::run(),
         Part::Suites(options) => suites::run(options),
     }
+}
+
+fn matrix(only: Option<Suite>, chosen: &[Minor]) -> Result {
+    let minors = if chosen.is_empty() { Minor::all()? } else { chosen.to_vec() };
+    if only != Some(Suite::Clients) {
+        minors.iter().try_for_each(|minor| conformance::minor(minor, &[]))?;
+    }
+    if only != Some(Suite::Cases) {
+        minors.iter().try_for_each(conformance::clients_of)?;
+    }
+    Ok(())
 }
 
 fn bench_queue() -> Result {
