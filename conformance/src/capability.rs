@@ -3,6 +3,7 @@
 use std::{future::Future, panic::AssertUnwindSafe};
 
 use futures::FutureExt as _;
+use windlass_server::KubernetesVersion;
 
 use crate::Target;
 
@@ -13,13 +14,40 @@ pub enum Capability {
     Kubectl,
     /// Compaction on request by [`Target::history`]: the test knows which versions are too old.
     CompactsOnRequest,
+    /// Watches that begin with the current objects.
+    InitialEvents,
+    /// The kinds of Kubernetes 1.34.
+    KindsOf1_34,
+    /// The kinds of Kubernetes 1.36.
+    KindsOf1_36,
 }
 
-/// Missing capabilities of targets, with the reason or the planned remedy. Remove an entry when it is implemented: a
-/// listed test that passes is an error.
-const LACKING: &[(&str, Capability, &str)] = &[
-    (Target::EMBEDDED, Capability::Kubectl, "what kubectl does with it is seen by `cargo xtask kubectl`"),
-    (Target::UPSTREAM, Capability::CompactsOnRequest, "it compacts when it likes, minutes after its start"),
+/// A capability that a target lacks.
+struct Lacking {
+    target: &'static str,
+    /// Only before this version.
+    before: Option<KubernetesVersion>,
+    capability: Capability,
+    /// The reason or the planned remedy.
+    reason: &'static str,
+}
+
+const fn lacking(target: &'static str, capability: Capability, reason: &'static str) -> Lacking {
+    Lacking { target, before: None, capability, reason }
+}
+
+/// Returns a capability that kube-apiserver lacks before a version.
+const fn before(version: KubernetesVersion, capability: Capability, reason: &'static str) -> Lacking {
+    Lacking { target: Target::UPSTREAM, before: Some(version), capability, reason }
+}
+
+/// Missing capabilities of targets. Remove an entry when it is implemented: a listed test that passes is an error.
+const LACKING: &[Lacking] = &[
+    lacking(Target::EMBEDDED, Capability::Kubectl, "`cargo xtask kubectl` tests kubectl with it"),
+    lacking(Target::UPSTREAM, Capability::CompactsOnRequest, "it compacts at fixed times, minutes after its start"),
+    before(KubernetesVersion::V1_34, Capability::InitialEvents, "the feature WatchList is disabled"),
+    before(KubernetesVersion::V1_34, Capability::KindsOf1_34, "it serves no resource.k8s.io/v1"),
+    before(KubernetesVersion::V1_36, Capability::KindsOf1_36, "it serves no MutatingAdmissionPolicy in v1"),
 ];
 
 /// Runs a test with each target in turn. The test must fail with targets that lack a needed capability.
@@ -40,8 +68,13 @@ where
 async fn check<F: Future<Output = Target>>(target: Target, needed: &[Capability], test: impl Fn(Target) -> F) {
     // Identifies the target in the output of a failed test.
     println!("target: {}", target.name);
-    let lacking = LACKING.iter().find(|(name, lacks, _)| *name == target.name && needed.contains(lacks));
-    let Some((name, capability, reason)) = lacking else {
+    let concerns = |lacking: &&Lacking| {
+        lacking.target == target.name
+            && lacking.before.is_none_or(|version| target.kubernetes < version)
+            && needed.contains(&lacking.capability)
+    };
+    let name = target.name;
+    let Some(Lacking { capability, reason, .. }) = LACKING.iter().find(concerns) else {
         test(target).await.stop().await;
         return;
     };

@@ -55,6 +55,10 @@ pub use suite::{RECORD, assert_recorded, differences, files, names};
 /// The environment variable with the real server's kubeconfig.
 pub const UPSTREAM: &str = "WINDLASS_UPSTREAM_KUBECONFIG";
 
+/// The environment variable with the minor version of the real server, such as `1.35`; the default version if it is not
+/// set.
+const UPSTREAM_VERSION: &str = "WINDLASS_UPSTREAM_VERSION";
+
 /// The environment variable with the path of a kubectl of the real server's version.
 pub const KUBECTL: &str = "WINDLASS_UPSTREAM_KUBECTL";
 
@@ -66,6 +70,8 @@ pub const PATIENCE: Duration = Duration::from_mins(1);
 pub struct Target {
     /// [`Self::EMBEDDED`] or [`Self::UPSTREAM`].
     pub name: &'static str,
+    /// The Kubernetes version that it serves.
+    pub kubernetes: KubernetesVersion,
     /// The administrator's client configuration.
     pub config: Config,
     /// A client with that configuration.
@@ -98,7 +104,7 @@ impl Target {
     /// Starts an embedded server of a Kubernetes version on a free port.
     pub async fn embedded_of(kubernetes: KubernetesVersion) -> Self {
         let embedded = Embedded::start_new(kubernetes).await;
-        Self::new(Self::EMBEDDED, embedded.config(), Some(embedded))
+        Self::new(Self::EMBEDDED, kubernetes, embedded.config(), Some(embedded))
     }
 
     /// Returns the real server, if the environment names one.
@@ -107,12 +113,14 @@ impl Target {
         let path = std::env::var_os(UPSTREAM)?;
         let kubeconfig = Kubeconfig::read(&path).expect("the kubeconfig of the real server can be read");
         let config = Config::from_kubeconfig(&kubeconfig, &Selection::default()).expect("it names a server");
-        Some(Self::new(Self::UPSTREAM, config, None))
+        let version = std::env::var(UPSTREAM_VERSION).ok();
+        let version = version.map_or_else(|| Ok(KubernetesVersion::default()), |version| version.parse());
+        Some(Self::new(Self::UPSTREAM, version.expect("a Kubernetes version"), config, None))
     }
 
-    fn new(name: &'static str, config: Config, embedded: Option<Embedded>) -> Self {
+    fn new(name: &'static str, kubernetes: KubernetesVersion, config: Config, embedded: Option<Embedded>) -> Self {
         let client = client_for(config.clone());
-        Self { name, config, client, embedded }
+        Self { name, kubernetes, config, client, embedded }
     }
 
     /// Returns the same server with a different token.

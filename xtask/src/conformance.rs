@@ -11,6 +11,9 @@ use crate::{
 /// The environment variable with the kubeconfig of the second target.
 const TARGET: &str = "WINDLASS_UPSTREAM_KUBECONFIG";
 
+/// The environment variable with the minor version of that server.
+const VERSION: &str = "WINDLASS_UPSTREAM_VERSION";
+
 /// The environment variable with the path of kubectl.
 const KUBECTL: &str = "WINDLASS_UPSTREAM_KUBECTL";
 
@@ -78,7 +81,7 @@ pub(crate) fn clients_of(minor: &Minor) -> Result {
     let mut suite = cargo();
     suite.args(["test", "--workspace", "--test", "conformance", "--"]);
     suite.args(["client::", "caches::", "informers::", "errors::", "wire::", "events::", "--skip", "restarts::"]);
-    suite.env(TARGET, upstream.kubeconfig()).env(KUBECTL, upstream.kubectl());
+    suite.env(TARGET, upstream.kubeconfig()).env(VERSION, minor.to_string()).env(KUBECTL, upstream.kubectl());
     let status = suite.env(CONTROL, std::env::current_exe()?).status()?;
     if status.success() { Ok(()) } else { Err(format!("the suites fail with {minor} ({status})").into()) }
 }

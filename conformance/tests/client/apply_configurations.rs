@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use conformance::{Target, eventually, example_objects, on_each_target, unique};
+use conformance::{Capability, Target, eventually, example_objects, on_each_target, on_each_target_with, unique};
 use k8s_openapi::{
     api::{
         apps::v1::Deployment,
@@ -406,7 +406,7 @@ macro_rules! check_each {
 
 #[tokio::test]
 async fn each_built_in_configuration_owns_the_fields_of_its_body() {
-    on_each_target(|target| async {
+    on_each_target_with(&[Capability::KindsOf1_36], |target| async {
         let applies = Applies::to(&target).await;
         let examples = example_objects(&applies.namespace, applies.namespace.trim_start_matches("applies-"));
         let mut problems = Vec::new();

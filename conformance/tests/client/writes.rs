@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use conformance::{Target, eventually, on_each_target, unique};
+use conformance::{Capability, Target, eventually, on_each_target, on_each_target_with, unique};
 use futures::StreamExt;
 use k8s_openapi::{
     api::core::v1::{ConfigMap, Namespace, Pod},
@@ -152,7 +152,7 @@ async fn conflicting_change_is_reapplied_to_the_new_version() {
 
 #[tokio::test]
 async fn metadata_watch_has_no_other_fields() {
-    on_each_target(|target| async {
+    on_each_target_with(&[Capability::InitialEvents], |target| async {
         let (client, ns) = namespace(&target).await;
         client.create(&counter(&ns)).await.unwrap();
         let maps = client.metadata(&ConfigMap::api_resource());
