@@ -94,13 +94,14 @@ impl Stranger {
         Ok(project)
     }
 
-    /// Creates a project with the sources of an operator and returns its folder.
+    /// Creates a project with the sources of an operator and returns its folder. It has the features that the operator
+    /// needs, like the one with kube-rs.
     pub(crate) fn operator(&self, sources: &Path, files: &[&str]) -> Result<PathBuf> {
         let project = self.folder.project().join("operator");
         succeed(cargo().args(["new", "--quiet", "--vcs=none", "--name=operator"]).arg(&project))?;
         self.configure(&project)?;
         let added: [&[&str]; 5] = [
-            &["windlass", "--registry", REGISTRY],
+            &["windlass", "--registry", REGISTRY, "--no-default-features", "--features=ring,v1_36"],
             &["serde", "--features=derive"],
             &["serde_json"],
             &["tokio", "--features=macros,rt-multi-thread"],
