@@ -117,13 +117,13 @@ mod tests {
     #[test]
     fn older_versions_have_fewer_functions() {
         let has =
-            |name| [Dialect::V1_33, Dialect::V1_34, Dialect::V1_35].map(|library| library.overloads(name).is_some());
+            |name| [Dialect::V1_33, Dialect::V1_34, Dialect::V1_35].map(|dialect| dialect.overloads(name).is_some());
         assert_eq!(has("isSorted"), [true, true, true]);
         assert_eq!(has("semver"), [false, true, true]);
         for name in ["slice", "flatten", "sort", "@sortByAssociatedKeys", "distinct", "reverse", "lists.range"] {
             assert_eq!(has(name), [false, false, true], "{name}");
         }
-        let compared = |library: Dialect| library.overloads("isLessThan").unwrap().len();
+        let compared = |dialect: Dialect| dialect.overloads("isLessThan").unwrap().len();
         assert_eq!((compared(Dialect::V1_33), compared(Dialect::V1_34)), (1, 2));
     }
 }

@@ -22,6 +22,7 @@ pub(crate) use self::{
     declared::{Check, DeclaredRule},
     errors::{Errors, FieldValue, validate_address, validate_domain_prefixed},
     field::{Field, Rule},
+    go_syntax::show_untyped,
     metadata::{validate_annotations, validate_labels},
     names::{
         NameRule, address_problem, c_identifier, condition_reason, config_key, dns_label, dns_label_1035,

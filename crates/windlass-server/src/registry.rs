@@ -205,9 +205,10 @@ impl Registry {
         *resources = Arc::new(ResourceTable::new(resources.kubernetes(), change(&resources)));
     }
 
-    /// Returns the user and the time of a write.
-    fn write_context<'w>(&'w self, params: &'w WriteParams) -> WriteContext<'w> {
-        WriteContext { user: &params.user, clock: self.clock(), kubernetes: self.resources().kubernetes() }
+    /// Returns the user, the time and the Kubernetes version of a write.
+    fn write_context<'w>(&'w self, resource: &ResourceInfo, params: &'w WriteParams) -> WriteContext<'w> {
+        let kubernetes = resource.strategy.rules().kubernetes;
+        WriteContext { user: &params.user, clock: self.clock(), kubernetes }
     }
 
     /// Returns the wall clock.

@@ -10,7 +10,7 @@ use super::{
     schema::{Form, ListType, MapType, Scalar, Type},
 };
 use crate::{
-    codec::go_quote,
+    object::show_untyped,
     patch::{go_format, go_type},
 };
 
@@ -113,28 +113,9 @@ fn scalar_mismatch(scalar: Scalar, value: &Value) -> Option<String> {
         | (Scalar::Untyped, Value::Number(_) | Value::String(_) | Value::Bool(_)) => None,
         (Scalar::Numeric, value) => Some(format!("expected numeric (int or float), got {}", go_type(value))),
         (Scalar::Text, value) => {
-            Some(format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_syntax(value)))
+            Some(format!("expected string, got &value.valueUnstructured{{Value:{}}}", show_untyped(value)))
         }
         (Scalar::Boolean, value) => Some(format!("expected boolean, got &{{{}}}", go_format(value))),
         (Scalar::Untyped, value) => Some(format!("expected any scalar, got &{{{}}}", go_format(value))),
-    }
-}
-
-/// Formats a value like Go's `%#v`.
-fn go_syntax(value: &Value) -> String {
-    match value {
-        Value::Null => "interface {}(nil)".to_owned(),
-        Value::Bool(_) | Value::Number(_) => value.to_string(),
-        Value::String(text) => go_quote(text),
-        Value::Array(items) => {
-            format!("[]interface {{}}{{{}}}", items.iter().map(go_syntax).collect::<Vec<_>>().join(", "))
-        }
-        Value::Object(entries) => {
-            let mut sorted: Vec<_> = entries.iter().collect();
-            sorted.sort_unstable_by_key(|(key, _)| key.as_str());
-            let entries: Vec<String> =
-                sorted.into_iter().map(|(key, value)| format!("{}:{}", go_quote(key), go_syntax(value))).collect();
-            format!("map[string]interface {{}}{{{}}}", entries.join(", "))
-        }
     }
 }

@@ -81,24 +81,29 @@ fn validate_request_references(names: &Field<'_>, requests: &[&str], errors: &mu
 /// Adds an error for each element of a list whose text at `path` repeats. Since 1.37, the error shows the element instead
 /// of the text.
 fn validate_declared_unique(list: &Field<'_>, path: &[&str], errors: &mut Errors) {
-    if errors.before(V1_37) {
-        return validate_unique(list, path, errors);
-    }
-    let mut seen = DuplicateCheck::default();
-    for item in list.items() {
-        if seen.repeats(item.json().text(path)) {
-            item.duplicate(errors);
-        }
-    }
+    let shows_element = !errors.before(V1_37);
+    report_repeated(list, path, errors, |item, text, errors| {
+        if shows_element { item.duplicate(errors) } else { errors.duplicate(item.path(), text) }
+    });
 }
 
 /// Adds an error for each element of a list whose text at `path` repeats.
 fn validate_unique(list: &Field<'_>, path: &[&str], errors: &mut Errors) {
+    report_repeated(list, path, errors, |item, text, errors| errors.duplicate(item.path(), text));
+}
+
+/// Calls `report` for each element of a list whose text at `path` repeats.
+fn report_repeated(
+    list: &Field<'_>,
+    path: &[&str],
+    errors: &mut Errors,
+    report: impl Fn(&Field<'_>, &str, &mut Errors),
+) {
     let mut seen = DuplicateCheck::default();
     for item in list.items() {
         let text = item.json().text(path);
         if seen.repeats(text) {
-            errors.duplicate(item.path(), text);
+            report(&item, text, errors);
         }
     }
 }

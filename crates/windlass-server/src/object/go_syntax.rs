@@ -43,6 +43,11 @@ pub(super) fn rewrite_untyped(cause: &mut Cause) {
     });
 }
 
+/// Returns a value without a type in Go's syntax.
+pub(crate) fn show_untyped(value: &Value) -> String {
+    Type::Any.show(value)
+}
+
 /// Replaces the value in a message. `show` gets the value and the detail that follows it, and returns `None` to keep
 /// the JSON.
 fn replace_value(message: &mut String, show: impl FnOnce(&Value, &str) -> Option<String>) {

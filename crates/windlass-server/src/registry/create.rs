@@ -81,7 +81,7 @@ impl Registry {
             metadata_mut(&mut object).insert("generation".to_owned(), 1.into());
         }
         rules.drop_disabled_fields(&mut object);
-        resource.strategy.prepare_create(&mut object, &self.write_context(params));
+        resource.strategy.prepare_create(&mut object, &self.write_context(resource, params));
         let allocation = resource.strategy.allocate(&mut object, None)?;
         let managed_fields = field_manager::detach(&mut object);
         let mut object = resource.hub_shape().normalize_stored(object)?;

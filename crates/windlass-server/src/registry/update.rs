@@ -153,7 +153,7 @@ impl Registry {
         let managed_fields = field_manager::detach(&mut new);
         // Preparation copies parts of the old object, but not its managedFields.
         let old_managed_fields = DetachedFields::take(&mut old);
-        let allocation = prepare(resource, scope, &mut new, &old, &self.write_context(params))?;
+        let allocation = prepare(resource, scope, &mut new, &old, &self.write_context(resource, params))?;
         let new = resource.hub_shape().normalize_stored(new)?;
         let new = count_generation(resource, scope, new, &old);
         let rules = resource.strategy.rules();
