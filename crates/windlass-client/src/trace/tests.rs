@@ -61,8 +61,13 @@ fn client(code: u16) -> (Client, Arc<Mutex<Vec<HeaderMap>>>) {
     (Client::from_service(service, "default"), received)
 }
 
-fn subscriber(closed: &Closed) -> impl tracing::Subscriber + use<> {
-    tracing_subscriber::registry().with(closed.clone())
+/// Records the spans of this thread until the guards are dropped.
+///
+/// With a single dispatcher, a thread without a subscriber that reaches the span first would disable it for all threads.
+/// The second dispatcher prevents this.
+fn record(closed: &Closed) -> (tracing::Dispatch, tracing::subscriber::DefaultGuard) {
+    let second = tracing::Dispatch::new(tracing_subscriber::registry());
+    (second, tracing::subscriber::set_default(tracing_subscriber::registry().with(closed.clone())))
 }
 
 fn pod() -> ObjectRef<Pod> {
@@ -72,7 +77,7 @@ fn pod() -> ObjectRef<Pod> {
 #[tokio::test]
 async fn request_span_has_the_fields_of_the_conventions() {
     let closed = Closed::default();
-    let _guard = tracing::subscriber::set_default(subscriber(&closed));
+    let _guard = record(&closed);
     let (found, _) = client(200);
     let (missing, _) = client(404);
     let server = "https://example.com:6443/prefix/".parse::<Uri>().unwrap();
@@ -114,7 +119,7 @@ async fn request_carries_the_headers_of_its_span() {
     });
     client.get::<Pod>(pod()).await.unwrap();
     {
-        let _guard = tracing::subscriber::set_default(subscriber(&Closed::default()));
+        let _guard = record(&Closed::default());
         client.get::<Pod>(pod()).await.unwrap();
     }
     let received: Vec<_> = received.lock().iter().map(|headers| headers["traceparent"].clone()).collect();
@@ -124,7 +129,7 @@ async fn request_carries_the_headers_of_its_span() {
 #[tokio::test]
 async fn span_ends_with_the_response_body() {
     let closed = Closed::default();
-    let _guard = tracing::subscriber::set_default(subscriber(&closed));
+    let _guard = record(&closed);
     let (client, _) = client(200);
     let watch = client.watch::<Pod>().await.unwrap();
     assert!(closed.0.lock().is_empty());

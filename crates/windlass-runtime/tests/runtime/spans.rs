@@ -79,6 +79,8 @@ async fn spans(level: LevelFilter) -> Vec<Span> {
     let closed = Closed::default();
     let subscriber = tracing_subscriber::registry().with(closed.clone().with_filter(level));
     let _guard = tracing::subscriber::set_default(subscriber);
+    // With a single dispatcher, a thread without a subscriber that reaches the span first would disable it for all.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let (fake, server) = (Fake::new(), Objects::default());
     let mut manager = fake.manager_of(server.client()).build();
     manager.add(Controller::<ConfigMap>::new().reconcile(reconcile));

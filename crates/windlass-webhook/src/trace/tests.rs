@@ -77,6 +77,8 @@ async fn call_span_names_the_object_and_gets_its_parent() {
     assert!(parents.lock().is_empty() && inside.lock().is_none(), "disabled spans cost nothing");
 
     let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(recorded.clone()));
+    // With a single dispatcher, a thread without a subscriber that reaches the span first would disable it for all.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     assert_eq!(call().await.0, 200);
     assert_eq!(*parents.lock(), ["webhook 00-1-2-01"]);
     assert_eq!(*inside.lock(), Some("webhook"));
