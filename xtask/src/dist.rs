@@ -187,3 +187,24 @@ fn commit_time() -> Result<u64> {
     let time = String::from_utf8(output.stdout)?;
     time.trim().parse().map_err(|_| "git log: no commit, and SOURCE_DATE_EPOCH is not set".into())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fs};
+
+    use crate::upstream::root;
+
+    /// Released programs are optimized as a whole, though `dist` inherits from `dev`.
+    #[test]
+    fn dist_replaces_each_level_of_dev() {
+        let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+        let packages = |profile: &str| -> BTreeSet<String> {
+            let (_, section) = manifest.split_once(&format!("[profile.{profile}.package]\n")).unwrap();
+            let lines = section.lines().take_while(|line| !line.starts_with('['));
+            lines.filter_map(|line| Some(line.split_once(".opt-level")?.0.to_owned())).collect()
+        };
+        let (dev, dist) = (packages("dev"), packages("dist"));
+        assert!(!dev.is_empty());
+        assert_eq!(dev.difference(&dist).collect::<Vec<_>>(), [""; 0]);
+    }
+}
