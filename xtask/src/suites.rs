@@ -94,7 +94,7 @@ const SUITES: [Suite; 23] = [
     suite("controller-runtime-builder", CONTROLLER_RUNTIME, "pkg/builder", Framework::Ginkgo),
     suite("controller-runtime-cache", CONTROLLER_RUNTIME, "pkg/cache", Framework::Ginkgo),
     suite("controller-runtime-client", CONTROLLER_RUNTIME, "pkg/client", Framework::Ginkgo),
-    suite("controller-runtime-client-apiutil", CONTROLLER_RUNTIME, "pkg/client/apiutil", Framework::Ginkgo),
+    suite("controller-runtime-client-apiutil", CONTROLLER_RUNTIME, "pkg/client/apiutil", Framework::Go),
     suite("controller-runtime-cluster", CONTROLLER_RUNTIME, "pkg/cluster", Framework::Ginkgo),
     suite("controller-runtime-controller", CONTROLLER_RUNTIME, "pkg/controller", Framework::Ginkgo),
     suite(
