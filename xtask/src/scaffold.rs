@@ -139,10 +139,11 @@ impl Walkthrough {
         Ok(told)
     }
 
-    /// Sets the project's directory, and this workspace's target directory and debug settings.
+    /// Sets the project's directory and this workspace's target directory. Debug information, which only backtraces
+    /// need, is omitted.
     fn prepare<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.env("CARGO_TARGET_DIR", root().join("target"));
-        command.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only").env("CARGO_PROFILE_TEST_DEBUG", "line-tables-only");
+        command.env("CARGO_PROFILE_DEV_DEBUG", "false").env("CARGO_PROFILE_TEST_DEBUG", "false");
         command.current_dir(self.folder.project())
     }
 
