@@ -103,6 +103,8 @@ pub(crate) enum Part {
     },
     /// Kubernetes' end-to-end tests that need the control plane only, with `windlass up` (needs Go)
     E2e(e2e::Options),
+    /// All fault explorations of the built-in controllers; CI runs up to 100 plans of each scenario
+    Explorations,
     /// The fuzz targets, one after the other (needs cargo-fuzz and a C++ compiler)
     Fuzz {
         /// The duration of each in seconds
@@ -163,6 +165,11 @@ pub(crate) fn run(part: &Part) -> Result {
             attacks::run(windlass.as_ref().unwrap_or(&built), only, *upstream)
         }
         Part::E2e(options) => e2e::run(options),
+        Part::Explorations => succeed(
+            cargo()
+                .args(["test", "--package", "windlass-controllers", "--test", "explore"])
+                .env("WINDLASS_EXPLORE_COMPLETELY", "1"),
+        ),
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
         Part::Matrix { only, minor } => matrix(*only, minor),
         Part::Package => dist::verify::run(),

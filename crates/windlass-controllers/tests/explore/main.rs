@@ -12,7 +12,7 @@ mod stateful;
 mod volumes;
 mod workloads;
 
-use std::time::Duration;
+use std::{env, time::Duration};
 
 use k8s_openapi::{
     api::core::v1::Pod,
@@ -28,9 +28,17 @@ use windlass_envtest::explore::{Scenario, StepResult};
 const PATIENCE: Duration = Duration::from_mins(5);
 const LOOK: Duration = Duration::from_secs(1);
 
+/// The variable that selects all runs of each scenario; `cargo xtask long explorations` sets it.
+const COMPLETE: &str = "WINDLASS_EXPLORE_COMPLETELY";
+
+/// The number of runs of a scenario otherwise. The seed selects the same ones each time.
+const RUNS: usize = 100;
+
 /// A scenario of one controller.
 fn of(controller: BuiltIn) -> Scenario {
-    Scenario::new(controller.name()).controller(move |manager| Controllers::of([controller]).add_to(manager))
+    let scenario =
+        Scenario::new(controller.name()).controller(move |manager| Controllers::of([controller]).add_to(manager));
+    if env::var_os(COMPLETE).is_some() { scenario } else { scenario.max_runs(RUNS) }
 }
 
 async fn create<K: Resource>(client: &Client, object: Value) -> StepResult {
