@@ -77,7 +77,8 @@ async fn reconcile(object: Arc<ConfigMap>, cx: Context) -> Result<Action> {
 /// Reconciles one object without data, then with it. Returns the spans of a level.
 async fn spans(level: LevelFilter) -> Vec<Span> {
     let closed = Closed::default();
-    let subscriber = tracing_subscriber::registry().with(closed.clone().with_filter(level));
+    // The level is a layer of its own: with two dispatchers, a filter of one layer loses spans.
+    let subscriber = tracing_subscriber::registry().with(level).with(closed.clone());
     let _guard = tracing::subscriber::set_default(subscriber);
     // With a single dispatcher, a thread without a subscriber that reaches the span first would disable it for all.
     let _second = tracing::Dispatch::new(tracing_subscriber::registry());
