@@ -4,43 +4,46 @@
 //! never pins a network buffer. It is decoded on the first read, and the result is shared while it is retained next to
 //! the bytes; [`Memory`](crate::memory::Memory) decides how long that is.
 
-use std::sync::Arc;
+use std::{any::Any, sync::Arc};
 
 use parking_lot::Mutex;
-use serde::de::DeserializeOwned;
 
 use crate::{
-    decoding::{self, DecodeFailure},
+    decoding::DecodeFailure,
     packing::{Damaged, Dictionary, Unpacker, unpacked_len},
 };
 
-pub(crate) type Decoded<K> = Result<Arc<K>, Arc<DecodeFailure>>;
+/// A decoded object of any type. A type parameter instead would make a program compile the whole informer once for
+/// each kind.
+pub(crate) type AnyObject = Arc<dyn Any + Send + Sync>;
+
+pub(crate) type Decoded = Result<AnyObject, Arc<DecodeFailure>>;
 
 #[derive(Debug)]
-pub(crate) struct Body<K> {
+pub(crate) struct Body {
     /// Held while decoding, so that concurrent readers of one object decode it only once. Readers of other objects
     /// don't wait.
-    state: Mutex<State<K>>,
+    state: Mutex<State>,
 }
 
 #[derive(Debug)]
-struct State<K> {
+struct State {
     bytes: Box<[u8]>,
     /// The dictionary that `bytes` are compressed with; `None` if they are not compressed.
     packing: Option<Arc<Dictionary>>,
-    outcome: Outcome<K>,
+    outcome: Outcome,
 }
 
 /// The result of decoding a body.
 #[derive(Debug)]
-enum Outcome<K> {
+enum Outcome {
     /// The body has not been decoded yet.
     Unknown,
     /// The body was decoded, and the result was dropped.
     Forgotten,
-    Object(Arc<K>),
+    Object(AnyObject),
     /// The object was read again since the last call of [`Body::evict_decoded`].
-    Touched(Arc<K>),
+    Touched(AnyObject),
     Error(Arc<DecodeFailure>),
 }
 
@@ -52,8 +55,8 @@ pub(crate) struct Held {
 }
 
 /// The result of a request for a decoded object.
-pub(crate) struct DecodeResult<K> {
-    pub(crate) outcome: Decoded<K>,
+pub(crate) struct DecodeResult {
+    pub(crate) outcome: Decoded,
     pub(crate) work: DecodeWork,
 }
 
@@ -78,14 +81,14 @@ pub(crate) enum DecodeWork {
 }
 
 /// The result of [`Body::evict_decoded`].
-pub(crate) enum EvictResult<K> {
+pub(crate) enum EvictResult {
     /// The object was read recently and stays decoded until the next call.
     RecentlyUsed,
     /// The dropped object. The caller must drop it without holding a lock.
-    Evicted(Option<Decoded<K>>),
+    Evicted(Option<Decoded>),
 }
 
-impl<K> Body<K> {
+impl Body {
     /// Copies the parts, in this order, into one new allocation.
     pub(crate) fn copied(parts: [&[u8]; 2]) -> Self {
         let bytes = parts.concat().into_boxed_slice();
@@ -133,34 +136,23 @@ impl<K> Body<K> {
         matches!(self.state.get_mut().outcome, Outcome::Object(_) | Outcome::Touched(_))
     }
 
-    /// Returns the decoded object. Calls `finish` on a newly decoded object.
+    /// Returns the decoded object. `decode` decodes the uncompressed body if necessary.
     pub(crate) fn decode(
         &self,
         retention: Retention,
         unpacker: &Unpacker,
-        finish: impl FnOnce(&mut K),
-    ) -> DecodeResult<K>
-    where
-        K: DeserializeOwned,
-    {
+        decode: &dyn Fn(&[u8]) -> Result<AnyObject, DecodeFailure>,
+    ) -> DecodeResult {
         let mut state = self.state.lock();
         if let Some(outcome) = state.outcome.touch() {
             return DecodeResult { outcome, work: DecodeWork::None };
         }
         let work = if matches!(state.outcome, Outcome::Forgotten) { DecodeWork::Again } else { DecodeWork::First };
         let result = match &state.packing {
-            None => decoding::decode(&state.bytes),
-            Some(_) => {
-                state.unpacked(unpacker).map_err(DecodeFailure::from).and_then(|bytes| decoding::decode::<K>(&bytes))
-            }
+            None => decode(&state.bytes),
+            Some(_) => state.unpacked(unpacker).map_err(DecodeFailure::from).and_then(|bytes| decode(&bytes)),
         };
-        let outcome = match result {
-            Ok(mut object) => {
-                finish(&mut object);
-                Ok(Arc::new(object))
-            }
-            Err(error) => Err(Arc::new(error)),
-        };
+        let outcome = result.map_err(Arc::new);
         state.outcome = match &outcome {
             Ok(_) if work == DecodeWork::First && retention == Retention::NextTime => Outcome::Forgotten,
             Ok(object) => Outcome::Object(Arc::clone(object)),
@@ -170,7 +162,7 @@ impl<K> Body<K> {
     }
 
     /// Drops the decoded object, unless it was read since the last call.
-    pub(crate) fn evict_decoded(&self) -> EvictResult<K> {
+    pub(crate) fn evict_decoded(&self) -> EvictResult {
         let mut state = self.state.lock();
         match std::mem::replace(&mut state.outcome, Outcome::Forgotten) {
             Outcome::Touched(object) => {
@@ -202,7 +194,7 @@ impl<K> Body<K> {
     }
 }
 
-impl<K> State<K> {
+impl State {
     fn held(&self) -> Held {
         let bytes = self.bytes.len();
         if self.packing.is_none() { Held { plain: bytes, packed: 0 } } else { Held { plain: 0, packed: bytes } }
@@ -220,9 +212,9 @@ impl<K> State<K> {
     }
 }
 
-impl<K> Outcome<K> {
+impl Outcome {
     /// Returns the result of an earlier decoding, if it is retained, and marks it as used.
-    fn touch(&mut self) -> Option<Decoded<K>> {
+    fn touch(&mut self) -> Option<Decoded> {
         if matches!(self, Self::Unknown | Self::Forgotten) {
             return None;
         }
@@ -245,8 +237,14 @@ impl<K> Outcome<K> {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use serde::de::DeserializeOwned;
+
     use super::*;
-    use crate::packing::Packer;
+    use crate::{decoding, packing::Packer};
+
+    fn decode<T: DeserializeOwned + Send + Sync + 'static>(body: &[u8]) -> Result<AnyObject, DecodeFailure> {
+        decoding::decode::<T>(body).map(|object| Arc::new(object) as AnyObject)
+    }
 
     static DECODED: AtomicUsize = AtomicUsize::new(0);
 
@@ -262,10 +260,10 @@ mod tests {
 
     #[test]
     fn body_is_decoded_once_for_concurrent_readers() {
-        let (body, unpacker) = (Body::<Counted>::copied([b"{}", b""]), Unpacker::new());
+        let (body, unpacker) = (Body::copied([b"{}", b""]), Unpacker::new());
         std::thread::scope(|scope| {
             for _ in 0..8 {
-                scope.spawn(|| body.decode(Retention::Now, &unpacker, |_| ()).outcome.unwrap());
+                scope.spawn(|| body.decode(Retention::Now, &unpacker, &decode::<Counted>).outcome.unwrap());
             }
         });
         assert_eq!(DECODED.load(Ordering::Relaxed), 1);
@@ -273,8 +271,8 @@ mod tests {
 
     #[test]
     fn first_read_is_unshared_and_later_reads_share() {
-        let (body, unpacker) = (Body::<u8>::copied([b"7", b""]), Unpacker::new());
-        let ask = || body.decode(Retention::NextTime, &unpacker, |_| ());
+        let (body, unpacker) = (Body::copied([b"7", b""]), Unpacker::new());
+        let ask = || body.decode(Retention::NextTime, &unpacker, &decode::<u8>);
         let first = ask();
         assert_eq!((first.work, Arc::strong_count(&first.outcome.unwrap())), (DecodeWork::First, 1));
         assert!(!body.has_decoded());
@@ -285,15 +283,15 @@ mod tests {
 
     #[test]
     fn a_body_that_does_not_decode_fails_each_time_alike() {
-        let (body, unpacker) = (Body::<u8>::copied([b"\"x", b"\""]), Unpacker::new());
-        let first = body.decode(Retention::Now, &unpacker, |_| ()).outcome.unwrap_err();
-        assert!(Arc::ptr_eq(&first, &body.decode(Retention::Now, &unpacker, |_| ()).outcome.unwrap_err()));
+        let (body, unpacker) = (Body::copied([b"\"x", b"\""]), Unpacker::new());
+        let fail = || body.decode(Retention::Now, &unpacker, &decode::<u8>).outcome.unwrap_err();
+        assert!(Arc::ptr_eq(&fail(), &fail()));
     }
 
     #[test]
     fn a_body_is_the_same_packed_repacked_and_decoded() {
         let (text, unpacker) = (format!("[{}0]", "1,".repeat(200)), Unpacker::new());
-        let body = Body::<Vec<u8>>::copied([text.as_bytes(), b""]);
+        let body = Body::copied([text.as_bytes(), b""]);
         let mut packers = [Packer::trained([]), Packer::trained([])];
         let [before, after] = body.repack(&mut packers[0], &unpacker).unwrap();
         assert_eq!(before, Held { plain: text.len(), packed: 0 });
@@ -302,9 +300,7 @@ mod tests {
         assert_eq!(body.repack(&mut packers[1], &unpacker).unwrap()[0], after);
         drop(packers);
         assert_eq!(body.bytes(&unpacker).unwrap(), text.as_bytes());
-        assert_eq!(
-            (body.len(), body.decode(Retention::Now, &unpacker, |_| ()).outcome.unwrap().len()),
-            (text.len(), 201)
-        );
+        let decoded = body.decode(Retention::Now, &unpacker, &decode::<Vec<u8>>).outcome.unwrap();
+        assert_eq!((body.len(), decoded.downcast::<Vec<u8>>().unwrap().len()), (text.len(), 201));
     }
 }

@@ -1,13 +1,13 @@
 //! A cached object: parsed metadata, and an encoded body that is decoded on use.
 
-use std::{any::Any, fmt, sync::Arc};
+use std::{any::Any, fmt, marker::PhantomData, sync::Arc};
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use windlass_api::{ApiResource, DynamicObject, Meta, Object, ObjectKey, ObjectRef, PartialObject, TypeMeta};
 
 use crate::{
-    body::{Body, DecodeResult, DecodeWork, Retention},
+    body::{AnyObject, Body, DecodeResult, DecodeWork, Decoded, Retention},
     decoding::{self, DecodeFailure},
     error::DecodeError,
     memory::{Entry, Memory},
@@ -18,13 +18,26 @@ use crate::{
 ///
 /// A `Cached` never changes: the object's next state is another `Cached`. Holding one keeps its bytes in memory.
 pub struct Cached<K> {
-    entry: Arc<Entry<K>>,
+    entry: Arc<Entry>,
+    kind: PhantomData<fn() -> K>,
 }
+
+/// The type parameter of objects whose type is not known to the code.
+///
+/// An informer works with these, so that it is compiled once and not for each kind of a program. Its users get
+/// `Cached<K>` from [`Cached::cast`].
+#[derive(Debug)]
+pub(crate) enum Untyped {}
 
 impl<K> Cached<K> {
     /// Creates an entry. The uncompressed bytes of the body must already be counted.
-    pub(crate) fn new(memory: Arc<Memory<K>>, meta: Meta, body: Body<K>) -> Self {
-        Self { entry: Arc::new(Entry { meta, memory, body }) }
+    pub(crate) fn new(memory: Arc<Memory>, meta: Meta, body: Body) -> Self {
+        Self { entry: Arc::new(Entry { meta, memory, body }), kind: PhantomData }
+    }
+
+    /// Changes the type parameter. Each object must only be decoded as one type.
+    pub(crate) fn cast<T>(self) -> Cached<T> {
+        Cached { entry: self.entry, kind: PhantomData }
     }
 
     /// Returns the parsed metadata. It does not include annotations.
@@ -118,8 +131,29 @@ impl<K> Cached<K> {
     }
 
     #[cfg(feature = "compression")]
-    pub(crate) fn entry(&self) -> &Entry<K> {
+    pub(crate) fn entry(&self) -> &Entry {
         &self.entry
+    }
+
+    /// Returns the object decoded as its type, which the type parameter does not name.
+    pub(crate) fn get_as<T: Object>(&self) -> Result<Arc<T>, DecodeError> {
+        let DecodeResult { outcome, work } = self.decode::<T>(Retention::Now);
+        if work != DecodeWork::None && outcome.is_ok() {
+            self.entry.memory.decoded(&self.entry, work);
+        }
+        self.typed(outcome)
+    }
+
+    fn decode<T: Object>(&self, retention: Retention) -> DecodeResult {
+        let memory = &self.entry.memory;
+        self.entry.body.decode(retention, &memory.unpacker, &|body| decode_object::<T>(body, &memory.resource))
+    }
+
+    fn typed<T: Object>(&self, outcome: Decoded) -> Result<Arc<T>, DecodeError> {
+        match outcome {
+            Ok(object) => Ok(object.downcast().expect("each object is only decoded as one type")),
+            Err(failure) => Err(self.undecodable(DecodeFailure::clone(&failure))),
+        }
     }
 }
 
@@ -139,28 +173,25 @@ impl<K: Object> Cached<K> {
     /// # }
     /// ```
     pub fn get(&self) -> Result<Arc<K>, DecodeError> {
-        let DecodeResult { outcome, work } = self.decode(Retention::Now);
-        if work != DecodeWork::None && outcome.is_ok() {
-            self.entry.memory.decoded(&self.entry, work);
-        }
-        outcome.map_err(|failure| self.undecodable(DecodeFailure::clone(&failure)))
+        self.get_as()
     }
 
     /// Returns the decoded object for a caller that is likely its only reader. Returns the shared object if one is
     /// retained. An object that is decoded for the first time is not retained, so that `Arc::unwrap_or_clone` does not
     /// have to copy it. The next reader decodes the object again, and that result is retained.
     pub fn get_once(&self) -> Result<Arc<K>, DecodeError> {
-        let DecodeResult { outcome, work } = self.decode(Retention::NextTime);
+        let DecodeResult { outcome, work } = self.decode::<K>(Retention::NextTime);
         if work == DecodeWork::Again && outcome.is_ok() {
             self.entry.memory.decoded(&self.entry, work);
         }
-        outcome.map_err(|failure| self.undecodable(DecodeFailure::clone(&failure)))
+        self.typed(outcome)
     }
+}
 
-    fn decode(&self, retention: Retention) -> DecodeResult<K> {
-        let memory = &self.entry.memory;
-        self.entry.body.decode(retention, &memory.unpacker, |object| name_type(object, &memory.resource))
-    }
+fn decode_object<K: Object>(body: &[u8], resource: &ApiResource) -> Result<AnyObject, DecodeFailure> {
+    let mut object: K = decoding::decode(body)?;
+    name_type(&mut object, resource);
+    Ok(Arc::new(object))
 }
 
 /// Sets the `TypeMeta` of the two dynamic types; typed objects have none.
@@ -180,7 +211,7 @@ fn name_type<K: Object>(object: &mut K, resource: &ApiResource) {
 
 impl<K> Clone for Cached<K> {
     fn clone(&self) -> Self {
-        Self { entry: Arc::clone(&self.entry) }
+        Self { entry: Arc::clone(&self.entry), kind: PhantomData }
     }
 }
 

@@ -24,7 +24,7 @@ const WORTH_ANEW: f64 = 0.25;
 
 /// Compresses the bodies of one informer.
 pub(crate) struct Compressor<K> {
-    memory: Arc<Memory<K>>,
+    memory: Arc<Memory>,
     /// `None` until a dictionary has been trained.
     packer: Option<Packer>,
     /// Objects beyond the budget that arrived before the dictionary was trained.
@@ -35,7 +35,7 @@ pub(crate) struct Compressor<K> {
 }
 
 impl<K> Compressor<K> {
-    pub(crate) fn new(memory: Arc<Memory<K>>) -> Self {
+    pub(crate) fn new(memory: Arc<Memory>) -> Self {
         Self { memory, packer: None, gathered: Vec::new(), gathered_bytes: 0, is_provisional: false }
     }
 

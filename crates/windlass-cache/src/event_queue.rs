@@ -7,12 +7,15 @@
 mod delta_fifo;
 mod one_by_one;
 
-use std::{collections::VecDeque, fmt};
+use std::{collections::VecDeque, fmt, marker::PhantomData};
 
 use windlass_api::ResourceVersion;
 
 pub use self::{delta_fifo::DeltaFifo, one_by_one::OneByOne};
-use crate::{cached::Cached, handler::Deleted};
+use crate::{
+    cached::{Cached, Untyped},
+    handler::Deleted,
+};
 
 /// A change on its way from the server to the store.
 ///
@@ -119,6 +122,60 @@ impl<K> Delta<K> {
             Self::ReplacedAll { version, .. } | Self::Bookmark(version) => Some(version),
             _ => self.object().map(|object| object.meta().resource_version()),
         }
+    }
+
+    /// Changes the type parameter, as [`Cached::cast`] does.
+    pub(crate) fn cast<T>(self) -> Delta<T> {
+        match self {
+            Self::Added(object) => Delta::Added(object.cast()),
+            Self::Updated(object) => Delta::Updated(object.cast()),
+            Self::Replaced(object) => Delta::Replaced(object.cast()),
+            Self::Deleted(deleted) => Delta::Deleted(deleted.cast()),
+            Self::ReplacedAll { objects, version } => {
+                Delta::ReplacedAll { objects: objects.into_iter().map(Cached::cast).collect(), version }
+            }
+            Self::Sync(object) => Delta::Sync(object.cast()),
+            Self::SyncAll => Delta::SyncAll,
+            Self::Bookmark(version) => Delta::Bookmark(version),
+        }
+    }
+}
+
+/// A queue of typed objects in an informer, which does not know their type.
+pub(crate) struct TypedQueue<K, Q> {
+    queue: Q,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K, Q> TypedQueue<K, Q> {
+    pub(crate) fn new(queue: Q) -> Self {
+        Self { queue, kind: PhantomData }
+    }
+}
+
+impl<K: 'static, Q: EventQueue<K>> EventQueue<Untyped> for TypedQueue<K, Q> {
+    fn push(&mut self, delta: Delta<Untyped>) {
+        self.queue.push(delta.cast());
+    }
+
+    fn pop(&mut self) -> Option<Delta<Untyped>> {
+        self.queue.pop().map(Delta::cast)
+    }
+
+    fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    fn has_synced(&self) -> bool {
+        self.queue.has_synced()
+    }
+
+    fn order(&self) -> Order {
+        self.queue.order()
     }
 }
 

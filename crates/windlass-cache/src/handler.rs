@@ -176,6 +176,15 @@ impl<K> Notification<K> {
         }
     }
 
+    /// Changes the type parameter, as [`Cached::cast`] does.
+    pub(crate) fn cast<T>(self) -> Notification<T> {
+        match self {
+            Self::Added { object, initial } => Notification::Added { object: object.cast(), initial },
+            Self::Updated { old, new } => Notification::Updated { old: old.cast(), new: new.cast() },
+            Self::Deleted(deleted) => Notification::Deleted(deleted.cast()),
+        }
+    }
+
     /// Returns the object's new state, or `None` if the object was deleted.
     #[must_use]
     pub fn into_applied(self) -> Option<Cached<K>> {
@@ -195,6 +204,11 @@ impl<K> Deleted<K> {
     /// Creates the deletion of an object whose DELETED event was missed.
     pub const fn missed(object: Cached<K>) -> Self {
         Self { object, state: DeletedState::Unknown }
+    }
+
+    /// Changes the type parameter, as [`Cached::cast`] does.
+    pub(crate) fn cast<T>(self) -> Deleted<T> {
+        Deleted { object: self.object.cast(), state: self.state }
     }
 }
 

@@ -4,14 +4,14 @@
 //! results are in the order of the slots, which depends only on the history of changes: the same history gives the same
 //! order.
 
-use std::{collections::BTreeSet, fmt, hash::BuildHasher, hint::black_box, sync::Arc};
+use std::{collections::BTreeSet, fmt, hash::BuildHasher, hint::black_box, marker::PhantomData, sync::Arc};
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable, hash_map::EntryRef};
 use serde::de::DeserializeOwned;
 use smallvec::SmallVec;
 use windlass_api::{BoxError, Meta, Object, ObjectKey, ResourceVersion};
 
-use crate::cached::Cached;
+use crate::cached::{Cached, Untyped};
 
 /// A named index: a function that computes the values under which an object can be found.
 ///
@@ -21,10 +21,11 @@ use crate::cached::Cached;
 /// Clones are the same index: several users of a cache can each add one.
 pub struct Index<K> {
     name: Arc<str>,
-    values: Arc<ValuesFn<K>>,
+    values: Arc<ValuesFn>,
+    kind: PhantomData<fn(&K)>,
 }
 
-type ValuesFn<K> = dyn Fn(&Cached<K>) -> Result<Values, BoxError> + Send + Sync;
+type ValuesFn = dyn Fn(&Cached<Untyped>) -> Result<Values, BoxError> + Send + Sync;
 
 /// The usual number of objects that are looked up at once.
 const LOOK_AHEAD: usize = 64;
@@ -32,8 +33,8 @@ const LOOK_AHEAD: usize = 64;
 /// The values of one object in one index. Most objects have one.
 pub(crate) type Values = SmallVec<[Arc<str>; 1]>;
 
-pub(crate) struct Indexer<K> {
-    slots: Vec<Option<Cached<K>>>,
+pub(crate) struct Indexer {
+    slots: Vec<Option<Cached<Untyped>>>,
     /// The empty slots, used from the end.
     free: Vec<u32>,
     /// The occupied slots, by key.
@@ -92,14 +93,14 @@ impl<K: 'static> Index<K> {
     where
         K: Object,
     {
-        Self::from_fn(name, move |object| Ok(collect(values(&*object.get()?))))
+        Self::from_fn(name, move |object| Ok(collect(values(&*object.get_as::<K>()?))))
     }
 
     fn from_fn(
         name: impl Into<Arc<str>>,
-        values: impl Fn(&Cached<K>) -> Result<Values, BoxError> + Send + Sync + 'static,
+        values: impl Fn(&Cached<Untyped>) -> Result<Values, BoxError> + Send + Sync + 'static,
     ) -> Self {
-        Self { name: name.into(), values: Arc::new(values) }
+        Self { name: name.into(), values: Arc::new(values), kind: PhantomData }
     }
 }
 
@@ -110,13 +111,18 @@ impl<K> Index<K> {
         &self.name
     }
 
+    /// Changes the type parameter. The objects of the index must have the same type as before.
+    pub(crate) fn cast<T>(self) -> Index<T> {
+        Index { name: self.name, values: self.values, kind: PhantomData }
+    }
+
     /// Reports whether both are clones of one index.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.values, &other.values)
     }
 
     /// Returns the object's values without duplicates.
-    pub(crate) fn values_of(&self, object: &Cached<K>) -> Result<Values, BoxError> {
+    pub(crate) fn values_of(&self, object: &Cached<Untyped>) -> Result<Values, BoxError> {
         let mut values =
             crate::panics::catch_panic(|| (self.values)(object)).unwrap_or_else(|panic| Err(panic.into()))?;
         if values.len() > 1 {
@@ -133,7 +139,7 @@ fn collect<V: Into<Arc<str>>>(values: impl IntoIterator<Item = V>) -> Values {
 
 impl<K> Clone for Index<K> {
     fn clone(&self) -> Self {
-        Self { name: Arc::clone(&self.name), values: Arc::clone(&self.values) }
+        Self { name: Arc::clone(&self.name), values: Arc::clone(&self.values), kind: PhantomData }
     }
 }
 
@@ -145,7 +151,7 @@ impl<K> fmt::Debug for Index<K> {
 
 // === impl Indexer ===
 
-impl<K> Indexer<K> {
+impl Indexer {
     /// Creates an empty table with a capacity of `room` objects.
     pub(crate) fn new(names: Vec<Arc<str>>, room: usize) -> Self {
         Self {
@@ -171,7 +177,7 @@ impl<K> Indexer<K> {
         self.by_key.len()
     }
 
-    pub(crate) fn get(&self, namespace: Option<&str>, name: &str) -> Option<&Cached<K>> {
+    pub(crate) fn get(&self, namespace: Option<&str>, name: &str) -> Option<&Cached<Untyped>> {
         let slot = *self.by_key.find(self.hash(namespace, name), |slot| self.has_key(*slot, namespace, name))?;
         self.at(slot)
     }
@@ -190,16 +196,16 @@ impl<K> Indexer<K> {
         }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Cached<K>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Cached<Untyped>> {
         self.slots.iter().flatten()
     }
 
-    pub(crate) fn within(&self, namespace: &str) -> impl Iterator<Item = &Cached<K>> {
+    pub(crate) fn within(&self, namespace: &str) -> impl Iterator<Item = &Cached<Untyped>> {
         self.namespaces.slots(namespace).filter_map(|slot| self.at(slot))
     }
 
     /// Returns the objects with this value, or `None` if the index does not exist.
-    pub(crate) fn by_index(&self, index: &str, value: &str) -> Option<impl Iterator<Item = &Cached<K>>> {
+    pub(crate) fn by_index(&self, index: &str, value: &str) -> Option<impl Iterator<Item = &Cached<Untyped>>> {
         Some(self.index(index)?.postings.slots(value).filter_map(|slot| self.at(slot)))
     }
 
@@ -210,7 +216,7 @@ impl<K> Indexer<K> {
 
     /// Stores an object and returns the one that it replaces. `values` are its values in each index, in the order of
     /// the indices.
-    pub(crate) fn insert(&mut self, object: Cached<K>, values: Vec<Values>) -> Option<Cached<K>> {
+    pub(crate) fn insert(&mut self, object: Cached<Untyped>, values: Vec<Values>) -> Option<Cached<Untyped>> {
         debug_assert_eq!(values.len(), self.indices.len());
         let key = object.key();
         let (namespace, name) = (key.namespace.as_deref(), &*key.name);
@@ -239,7 +245,7 @@ impl<K> Indexer<K> {
         None
     }
 
-    pub(crate) fn remove(&mut self, key: &ObjectKey) -> Option<Cached<K>> {
+    pub(crate) fn remove(&mut self, key: &ObjectKey) -> Option<Cached<Untyped>> {
         let (namespace, name) = (key.namespace.as_deref(), &*key.name);
         let hash = self.hash(namespace, name);
         let slots = &self.slots;
@@ -279,7 +285,7 @@ impl<K> Indexer<K> {
         self.indices.iter().find(|index| *index.name == *name)
     }
 
-    fn at(&self, slot: u32) -> Option<&Cached<K>> {
+    fn at(&self, slot: u32) -> Option<&Cached<Untyped>> {
         self.slots[slot as usize].as_ref()
     }
 
@@ -292,7 +298,7 @@ impl<K> Indexer<K> {
     }
 }
 
-fn has_key<K>(slots: &[Option<Cached<K>>], slot: u32, namespace: Option<&str>, name: &str) -> bool {
+fn has_key(slots: &[Option<Cached<Untyped>>], slot: u32, namespace: Option<&str>, name: &str) -> bool {
     slots[slot as usize].as_ref().is_some_and(|object| {
         let key = object.key();
         *key.name == *name && key.namespace.as_deref() == namespace
@@ -303,7 +309,7 @@ fn hash_of(hasher: &DefaultHashBuilder, key: &ObjectKey) -> u64 {
     hasher.hash_one((key.namespace.as_deref(), &*key.name))
 }
 
-impl<K> fmt::Debug for Indexer<K> {
+impl fmt::Debug for Indexer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Indexer")
             .field("objects", &self.len())

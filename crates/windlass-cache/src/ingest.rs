@@ -1,6 +1,6 @@
 //! Conversion of the bytes of an event or list item into a cache entry.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, marker::PhantomData, sync::Arc};
 
 use windlass_api::{ApiResource, Meta, ObjectKey, ResourceVersion, Uid, managed_fields::ManagedFieldsMode};
 
@@ -18,14 +18,15 @@ use crate::{
 const PARTIAL: &str = "PartialObjectMetadata";
 
 pub(crate) struct Ingest<K> {
-    memory: Arc<Memory<K>>,
+    memory: Arc<Memory>,
     managed_fields: ManagedFieldsMode,
     interner: Interner,
+    kind: PhantomData<fn() -> K>,
 }
 
 impl<K> Ingest<K> {
-    pub(crate) fn new(memory: Arc<Memory<K>>, managed_fields: ManagedFieldsMode) -> Self {
-        Self { memory, managed_fields, interner: Interner::default() }
+    pub(crate) fn new(memory: Arc<Memory>, managed_fields: ManagedFieldsMode) -> Self {
+        Self { memory, managed_fields, interner: Interner::default(), kind: PhantomData }
     }
 
     /// Creates an `Ingest` for objects that belong to no informer.

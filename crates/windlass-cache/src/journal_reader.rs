@@ -8,6 +8,7 @@ use std::{
 use windlass_api::{FieldSelector, LabelSelector, ObjectKey, ResourceVersion};
 
 use crate::{
+    cached::Untyped,
     options::Selectors,
     store::Store,
     write_journal::{RETENTION, Write, WriteEffect, WriteJournal},
@@ -44,7 +45,7 @@ struct Selected {
 
 impl Write {
     /// Reports whether a store shows this write or a newer state.
-    pub(crate) fn is_shown<K>(&self, store: &Store<K>, is_selected: bool) -> bool {
+    pub(crate) fn is_shown(&self, store: &Store<Untyped>, is_selected: bool) -> bool {
         let found = store.get(&self.key);
         match &self.effect {
             WriteEffect::Stored { version, .. } => {
@@ -92,7 +93,7 @@ impl JournalReader {
 
     /// Returns the writes of a read that the store does not show yet, each with whether the informer selects the
     /// object. Returns an empty list without locking if nothing was written since the last call.
-    pub(crate) fn pending<K>(&self, store: &Store<K>, reads: Reads<'_>) -> Vec<(Write, bool)> {
+    pub(crate) fn pending(&self, store: &Store<Untyped>, reads: Reads<'_>) -> Vec<(Write, bool)> {
         let seen = self.seen.load(Ordering::Acquire);
         if self.journal.last() <= seen {
             return Vec::new();

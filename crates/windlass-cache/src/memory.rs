@@ -44,7 +44,7 @@ const FRESH_SHARE: usize = 32;
 const FLOOR: usize = 16;
 
 /// The state shared by the entries of one informer.
-pub(crate) struct Memory<K> {
+pub(crate) struct Memory {
     pub(crate) resource: Arc<ApiResource>,
     pub(crate) metrics: Arc<dyn CacheMetrics>,
     pub(crate) unpacker: Unpacker,
@@ -56,32 +56,32 @@ pub(crate) struct Memory<K> {
     packed: AtomicUsize,
     /// The estimated size of the decoded objects.
     hot: AtomicUsize,
-    order: Mutex<Order<K>>,
+    order: Mutex<Order>,
 }
 
 /// One state of one object, with the memory that it counts toward.
-pub(crate) struct Entry<K> {
+pub(crate) struct Entry {
     pub(crate) meta: Meta,
-    pub(crate) memory: Arc<Memory<K>>,
-    pub(crate) body: Body<K>,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) body: Body,
 }
 
 /// The entries with decoded objects, in the order of their last use. Some entries may have been dropped.
-struct Order<K> {
+struct Order {
     /// Objects decoded for the first time and not known to be read again, with their estimated sizes.
-    fresh: VecDeque<(Weak<Entry<K>>, usize)>,
+    fresh: VecDeque<(Weak<Entry>, usize)>,
     /// The total size of `fresh`, including dropped entries.
     fresh_size: usize,
     /// The other decoded objects.
-    entries: VecDeque<Weak<Entry<K>>>,
+    entries: VecDeque<Weak<Entry>>,
     /// The length of `entries` at which dropped ones are removed.
     sweep_at: usize,
 }
 
 /// A dropped decoded object and its entry.
-type Evicted<K> = (Option<Decoded<K>>, Arc<Entry<K>>);
+type Evicted = (Option<Decoded>, Arc<Entry>);
 
-impl<K> Memory<K> {
+impl Memory {
     pub(crate) fn new(resource: Arc<ApiResource>, options: &InformerOptions) -> Self {
         Self {
             resource,
@@ -108,7 +108,7 @@ impl<K> Memory<K> {
 
     /// Compresses a body, or compresses it again with a new dictionary.
     #[cfg(feature = "compression")]
-    pub(crate) fn repack(&self, body: &Body<K>, packer: &mut crate::packing::Packer) {
+    pub(crate) fn repack(&self, body: &Body, packer: &mut crate::packing::Packer) {
         if let Some([before, after]) = body.repack(packer, &self.unpacker) {
             self.packed.fetch_add(after.packed, Ordering::Relaxed);
             self.remove(before);
@@ -128,7 +128,7 @@ impl<K> Memory<K> {
     }
 
     /// Records that the object of this entry was decoded, and drops other decoded objects if there are too many.
-    pub(crate) fn decoded(&self, entry: &Arc<Entry<K>>, work: DecodeWork) {
+    pub(crate) fn decoded(&self, entry: &Arc<Entry>, work: DecodeWork) {
         if self.decoding == Decoding::Early {
             return;
         }
@@ -160,7 +160,7 @@ impl<K> Memory<K> {
     }
 
     /// Drops the oldest decoded object. If it was read again, moves it to the end of the order instead.
-    fn evict_decoded(&self, oldest: Weak<Entry<K>>, order: &mut Order<K>, evicted: &mut Vec<Evicted<K>>) {
+    fn evict_decoded(&self, oldest: Weak<Entry>, order: &mut Order, evicted: &mut Vec<Evicted>) {
         let Some(entry) = oldest.upgrade() else { return };
         match entry.body.evict_decoded() {
             EvictResult::RecentlyUsed => order.entries.push_back(oldest),
@@ -187,33 +187,33 @@ impl<K> Memory<K> {
     }
 }
 
-impl<K> Drop for Entry<K> {
+impl Drop for Entry {
     fn drop(&mut self) {
         let decoded = self.body.is_decoded().then(|| self.body.len());
         self.memory.dropped(self.body.held(), decoded);
     }
 }
 
-impl<K> Order<K> {
-    fn push_fresh(&mut self, entry: &Arc<Entry<K>>, size: usize) {
+impl Order {
+    fn push_fresh(&mut self, entry: &Arc<Entry>, size: usize) {
         self.fresh.push_back((Arc::downgrade(entry), size));
         self.fresh_size += size;
     }
 
-    fn pop_fresh(&mut self) -> Option<Weak<Entry<K>>> {
+    fn pop_fresh(&mut self) -> Option<Weak<Entry>> {
         let (entry, size) = self.fresh.pop_front()?;
         self.fresh_size -= size;
         Some(entry)
     }
 }
 
-impl<K> Default for Order<K> {
+impl Default for Order {
     fn default() -> Self {
         Self { fresh: VecDeque::new(), fresh_size: 0, entries: VecDeque::new(), sweep_at: 8 * FLOOR }
     }
 }
 
-impl<K> fmt::Debug for Memory<K> {
+impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory")
             .field("budget", &self.budget)

@@ -8,7 +8,7 @@ use crate::{cached::Cached, memory::Memory};
 pub(crate) struct Compressor<K>(PhantomData<fn(K)>);
 
 impl<K> Compressor<K> {
-    pub(crate) fn new(_: Arc<Memory<K>>) -> Self {
+    pub(crate) fn new(_: Arc<Memory>) -> Self {
         Self(PhantomData)
     }
 

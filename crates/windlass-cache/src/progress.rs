@@ -7,7 +7,7 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 use windlass_api::{ResourceVersion, ResourceVersionError};
 
-use crate::{store::Store, synced::Stopped};
+use crate::{cached::Untyped, store::Store, synced::Stopped};
 
 /// The reason why waiting for an informer failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -57,11 +57,7 @@ impl Progress {
     }
 
     /// Waits until the store is at `version` or later.
-    pub(crate) async fn reach<K: Send + Sync + 'static>(
-        &self,
-        version: &ResourceVersion,
-        store: &Store<K>,
-    ) -> Result<(), WaitError> {
+    pub(crate) async fn reach(&self, version: &ResourceVersion, store: &Store<Untyped>) -> Result<(), WaitError> {
         version.compare(version)?;
         let (version, store) = (version.clone(), store.clone());
         Ok(self.until(move || store.version().compare(&version).is_ok_and(Ordering::is_ge)).await?)
@@ -102,7 +98,7 @@ mod tests {
 
     #[test]
     fn each_waits_for_its_version_and_no_longer() {
-        let (progress, mut writer) = (Progress::new(), StoreWriter::<()>::new(|_, _, _| ()));
+        let (progress, mut writer) = (Progress::new(), StoreWriter::<Untyped>::new(|_, _, _| ()));
         let store = writer.store().clone();
         let at = |version: u64| ResourceVersion::from(version);
         let (nine, ten, eleven) = (at(9), at(10), at(11));
@@ -122,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_version_that_is_no_number_cannot_be_waited_for() {
-        let writer = StoreWriter::<()>::new(|_, _, _| ());
+        let writer = StoreWriter::<Untyped>::new(|_, _, _| ());
         let error = Progress::new().reach(&"0".into(), writer.store()).now_or_never().unwrap().unwrap_err();
         assert!(matches!(error, WaitError::Version(_)), "{error}");
     }

@@ -87,7 +87,8 @@ pub struct Reflector<K, S> {
     compressor: Arc<Mutex<Compressor<K>>>,
     /// The owner of the compression of watched objects.
     compression: Compression,
-    decoding: Decoding,
+    /// Decodes an object early; `None` if objects are decoded on use.
+    decode: Option<fn(&Cached<K>)>,
     transform: Option<Transform>,
     resource: GroupResource,
     sink: S,
@@ -150,23 +151,31 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
     ) -> Self {
         let options = InformerOptions { content: K::CONTENT, ..options };
         let memory = Arc::new(Memory::new(resource.into(), &options));
-        Self::within(memory, list_watch, sink, &options)
+        Self::within(memory, list_watch, sink, &options, decode_early)
     }
+}
 
+/// Decodes an object. A failure is counted, and returned to each reader.
+fn decode_early<K: Object>(object: &Cached<K>) {
+    drop(object.get());
+}
+
+impl<K, S: Sink<K>> Reflector<K, S> {
     /// Creates a reflector whose objects count toward an existing memory budget. `options` must have the type's
-    /// content.
+    /// content. `decode` decodes an object early.
     pub(crate) fn within(
-        memory: Arc<Memory<K>>,
+        memory: Arc<Memory>,
         list_watch: Arc<dyn ListWatch>,
         sink: S,
         options: &InformerOptions,
+        decode: fn(&Cached<K>),
     ) -> Self {
         Self {
             list_watch,
             resource: memory.resource.gvr().group_resource(),
             compressor: Arc::new(Mutex::new(Compressor::new(Arc::clone(&memory)))),
             compression: Compression::AtOnce,
-            decoding: options.decoding,
+            decode: (options.decoding == Decoding::Early).then_some(decode),
             ingest: Ingest::new(memory, options.managed_fields),
             transform: options.transform.clone(),
             sink,
@@ -409,9 +418,8 @@ impl<K: Object, S: Sink<K>> Reflector<K, S> {
     /// Reads an object. Reports the error and returns `None` if it is unreadable or the transform fails.
     fn read(&mut self, event_type: EventType, body: &[u8]) -> Option<Cached<K>> {
         let object = self.read_transformed(event_type, body)?;
-        if self.decoding == Decoding::Early {
-            // A failure is counted, and returned to each reader.
-            drop(object.get());
+        if let Some(decode) = self.decode {
+            decode(&object);
         }
         Some(object)
     }

@@ -12,13 +12,13 @@
 //!
 //! - Two successive reads may see different states.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, marker::PhantomData, sync::Arc};
 
 use parking_lot::RwLock;
 use windlass_api::{BoxError, ObjectKey, ResourceVersion};
 
 use crate::{
-    cached::Cached,
+    cached::{Cached, Untyped},
     error::{AddIndexError, UnknownIndex},
     indexer::{Index, Indexer, Values},
 };
@@ -27,7 +27,8 @@ use crate::{
 ///
 /// [`Lister`](crate::Lister) is the handle for everyday use.
 pub struct Store<K> {
-    indexer: Arc<RwLock<Indexer<K>>>,
+    indexer: Arc<RwLock<Indexer>>,
+    kind: PhantomData<fn() -> K>,
 }
 
 /// The write handle of a store.
@@ -51,6 +52,11 @@ pub(crate) struct Replaced<K> {
 // === impl Store ===
 
 impl<K> Store<K> {
+    /// Changes the type parameter, as [`Cached::cast`] does.
+    pub(crate) fn cast<T>(self) -> Store<T> {
+        Store { indexer: self.indexer, kind: PhantomData }
+    }
+
     /// Returns the object with this key.
     #[must_use]
     pub fn get(&self, key: &ObjectKey) -> Option<Cached<K>> {
@@ -58,25 +64,26 @@ impl<K> Store<K> {
     }
 
     pub(crate) fn get_by(&self, namespace: Option<&str>, name: &str) -> Option<Cached<K>> {
-        self.indexer.read().get(namespace, name).cloned()
+        self.indexer.read().get(namespace, name).cloned().map(Cached::cast)
     }
 
     /// Returns every object.
     #[must_use]
     pub fn list(&self) -> Vec<Cached<K>> {
-        self.indexer.read().iter().cloned().collect()
+        self.indexer.read().iter().cloned().map(Cached::cast).collect()
     }
 
     /// Returns every object in a namespace.
     #[must_use]
     pub fn within(&self, namespace: &str) -> Vec<Cached<K>> {
-        self.indexer.read().within(namespace).cloned().collect()
+        self.indexer.read().within(namespace).cloned().map(Cached::cast).collect()
     }
 
     /// Returns every object with this value in an index.
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Cached<K>>, UnknownIndex> {
         let indexer = self.indexer.read();
-        Ok(indexer.by_index(index, value).ok_or_else(|| UnknownIndex(index.to_owned()))?.cloned().collect())
+        let found = indexer.by_index(index, value).ok_or_else(|| UnknownIndex(index.to_owned()))?;
+        Ok(found.cloned().map(Cached::cast).collect())
     }
 
     /// Returns the used values of an index, sorted.
@@ -105,7 +112,7 @@ impl<K> Store<K> {
 
 impl<K> Clone for Store<K> {
     fn clone(&self) -> Self {
-        Self { indexer: Arc::clone(&self.indexer) }
+        Self { indexer: Arc::clone(&self.indexer), kind: PhantomData }
     }
 }
 
@@ -119,7 +126,7 @@ impl<K> fmt::Debug for Store<K> {
 
 impl<K> StoreWriter<K> {
     pub(crate) fn new(on_index_error: impl Fn(&Arc<str>, &ObjectKey, BoxError) + Send + Sync + 'static) -> Self {
-        let store = Store { indexer: Arc::new(RwLock::new(Indexer::new(Vec::new(), 0))) };
+        let store = Store { indexer: Arc::new(RwLock::new(Indexer::new(Vec::new(), 0))), kind: PhantomData };
         Self { store, indices: Vec::new(), on_index_error: Box::new(on_index_error) }
     }
 
@@ -134,13 +141,14 @@ impl<K> StoreWriter<K> {
 
     /// Stores an object and returns its previous state. A `version` means that all changes up to it have been applied.
     pub(crate) fn insert(&mut self, object: Cached<K>, version: Option<ResourceVersion>) -> Option<Cached<K>> {
+        let object = object.cast();
         let values = self.values_of(&object);
         let mut indexer = self.store.indexer.write();
         let old = indexer.insert(object, values);
         if let Some(version) = version {
             indexer.set_version(version);
         }
-        old
+        old.map(Cached::cast)
     }
 
     /// Removes an object and returns its last state.
@@ -150,7 +158,7 @@ impl<K> StoreWriter<K> {
         if let Some(version) = version {
             indexer.set_version(version);
         }
-        old
+        old.map(Cached::cast)
     }
 
     /// Sets the version: no change up to it is missing.
@@ -162,7 +170,7 @@ impl<K> StoreWriter<K> {
     pub(crate) fn replace(&mut self, objects: Vec<Cached<K>>, version: ResourceVersion) -> Replaced<K> {
         let names = self.indices.iter().map(|index| Arc::clone(index.name())).collect();
         let mut next = Indexer::new(names, objects.len());
-        for object in objects {
+        for object in objects.into_iter().map(Cached::cast) {
             let values = self.values_of(&object);
             next.insert(object, values);
         }
@@ -170,12 +178,20 @@ impl<K> StoreWriter<K> {
         // This is the only writer, so the comparison stays valid until the swap.
         let replaced = {
             let current = self.store.indexer.read();
-            let find = |table: &Indexer<K>, object: &Cached<K>| {
+            let find = |table: &Indexer, object: &Cached<Untyped>| {
                 table.get(object.key().namespace.as_deref(), &object.key().name).cloned()
             };
             Replaced {
-                vanished: current.iter().filter(|object| find(&next, object).is_none()).cloned().collect(),
-                present: next.iter().map(|object| (find(&current, object), object.clone())).collect(),
+                vanished: current
+                    .iter()
+                    .filter(|object| find(&next, object).is_none())
+                    .cloned()
+                    .map(Cached::cast)
+                    .collect(),
+                present: next
+                    .iter()
+                    .map(|object| (find(&current, object).map(Cached::cast), object.clone().cast()))
+                    .collect(),
             }
         };
         let previous = std::mem::replace(&mut *self.store.indexer.write(), next);
@@ -191,7 +207,7 @@ impl<K> StoreWriter<K> {
             return Err(AddIndexError::Conflict(index.name().to_string()));
         }
         // This is the only writer, so the index stays valid until it is added. Readers don't wait while it is built.
-        let objects = self.store.list();
+        let objects: Vec<_> = self.store.indexer.read().iter().cloned().collect();
         let values = objects.iter().map(|object| self.values_in(&index, object)).collect::<Vec<_>>();
         let table = self.store.indexer.read().index_of(Arc::clone(index.name()), values);
         self.store.indexer.write().add_index(table);
@@ -199,11 +215,11 @@ impl<K> StoreWriter<K> {
         Ok(())
     }
 
-    fn values_of(&self, object: &Cached<K>) -> Vec<Values> {
+    fn values_of(&self, object: &Cached<Untyped>) -> Vec<Values> {
         self.indices.iter().map(|index| self.values_in(index, object)).collect()
     }
 
-    fn values_in(&self, index: &Index<K>, object: &Cached<K>) -> Values {
+    fn values_in(&self, index: &Index<K>, object: &Cached<Untyped>) -> Values {
         index.values_of(object).unwrap_or_else(|error| {
             (self.on_index_error)(index.name(), object.key(), error);
             Values::new()

@@ -134,7 +134,7 @@ impl<K: 'static> MutationCache<K> {
             let absent = keys.iter().filter(|key| self.lister.get(&ObjectRef::from((*key).clone())).is_none());
             let written: Vec<_> = absent.filter_map(|key| self.unseen_state(key)).collect();
             found.extend(written.into_iter().filter(|object| {
-                index.values_of(object).is_ok_and(|values| values.iter().any(|known| **known == *value))
+                index.values_of(&object.clone().cast()).is_ok_and(|values| values.iter().any(|known| **known == *value))
             }));
         }
         Ok(found)

@@ -135,7 +135,7 @@ impl<K: 'static> ThreadSafeMap<K> {
         let found = found.ok_or_else(|| UnknownIndex(index.to_owned()))?;
         let mut alike: Vec<Cached<K>> = Vec::new();
         // An object without values shares none.
-        for value in found.values_of(object).unwrap_or_default() {
+        for value in found.values_of(&object.clone().cast()).unwrap_or_default() {
             for other in self.reader.by_index(index, &value)? {
                 if !alike.iter().any(|known| known.ptr_eq(&other)) {
                     alike.push(other);

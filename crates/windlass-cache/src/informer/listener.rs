@@ -16,6 +16,7 @@ use tokio::{
 };
 
 use crate::{
+    cached::Untyped,
     handler::{Buffer, Handler, Notification, Pace},
     options::Reporter,
     synced::SyncSignal,
@@ -25,9 +26,9 @@ use crate::{
 const MIN_RESYNC: Duration = Duration::from_secs(1);
 
 /// A handler that has not been started.
-pub(super) struct NewListener<K> {
+pub(super) struct NewListener {
     pub(super) id: u64,
-    pub(super) handler: Box<dyn Handler<K>>,
+    pub(super) handler: Box<dyn Handler<Untyped>>,
     pub(super) resync: Option<Duration>,
     pub(super) buffer: Buffer,
     pub(super) pace: Pace,
@@ -38,10 +39,10 @@ pub(super) struct NewListener<K> {
 }
 
 /// The processor's end of a handler's queue.
-pub(super) struct Listener<K> {
+pub(super) struct Listener {
     pub(super) id: u64,
     /// Unbounded, so that the notifications of one delta always fit; see [`Handler`].
-    queue: mpsc::UnboundedSender<Message<K>>,
+    queue: mpsc::UnboundedSender<Message>,
     /// `None` if the queue is unbounded.
     backlog: Option<Arc<Backlog>>,
     removed: Arc<AtomicBool>,
@@ -73,8 +74,8 @@ const SLOW: Duration = Duration::from_millis(1);
 const BATCH: usize = 64;
 
 /// The task's end of a handler's queue.
-struct Handling<K> {
-    handler: Box<dyn Handler<K>>,
+struct Handling {
+    handler: Box<dyn Handler<Untyped>>,
     /// The speed of the last notification. Slow and new handlers run in `block_in_place`. Otherwise, a blocked thread
     /// would also delay the tasks that tokio has queued on it, including other handlers.
     pace: Pace,
@@ -83,16 +84,16 @@ struct Handling<K> {
     reporter: Reporter,
 }
 
-enum Message<K> {
-    Notify(Notification<K>),
+enum Message {
+    Notify(Notification<Untyped>),
     /// All earlier messages belong to the initial list.
     Synced,
 }
 
-impl<K: Send + Sync + 'static> NewListener<K> {
+impl NewListener {
     /// Creates the queue and the task that empties it. The task ends when the queue is dropped or the handler is
     /// removed.
-    pub(super) fn start(self, reporter: Reporter) -> (Listener<K>, impl Future<Output = ()> + Send + 'static) {
+    pub(super) fn start(self, reporter: Reporter) -> (Listener, impl Future<Output = ()> + Send + 'static) {
         let (queue, mut messages) = mpsc::unbounded_channel();
         let Self { id, handler, resync, buffer, pace, removed, synced, ended } = self;
         let resync = resync.map(|period| {
@@ -140,9 +141,9 @@ impl<K: Send + Sync + 'static> NewListener<K> {
     }
 }
 
-impl<K: 'static> Handling<K> {
+impl Handling {
     /// Handles one notification. Takes the start time and returns the end time.
-    fn handle(&mut self, notification: Notification<K>, now: Instant) -> Instant {
+    fn handle(&mut self, notification: Notification<Untyped>, now: Instant) -> Instant {
         let key = notification.key().clone();
         let (outcome, ended) = self.pace.run(now, || crate::panics::catch_panic(|| self.handler.handle(notification)));
         if let Err(panic) = outcome {
@@ -189,8 +190,8 @@ impl Pace {
     }
 }
 
-impl<K> Listener<K> {
-    pub(super) fn notify(&self, notification: Notification<K>) {
+impl Listener {
+    pub(super) fn notify(&self, notification: Notification<Untyped>) {
         if let Some(backlog) = &self.backlog {
             backlog.waiting.fetch_add(1, Ordering::AcqRel);
         }
@@ -235,7 +236,7 @@ impl<K> Listener<K> {
         self.resync.as_ref().is_some_and(|resync| resync.is_due)
     }
 
-    fn send(&self, message: Message<K>) {
+    fn send(&self, message: Message) {
         // A removed handler no longer receives; the processor is about to remove it.
         let _ = self.queue.send(message);
     }
@@ -255,13 +256,13 @@ mod tests {
     };
 
     /// Returns a handler that records the names of its notifications, and its sync state.
-    fn listener() -> (NewListener<()>, Arc<Mutex<Vec<String>>>, HasSynced) {
+    fn listener() -> (NewListener, Arc<Mutex<Vec<String>>>, HasSynced) {
         let told = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&told);
         let (synced, has_synced) = SyncSignal::new();
         let listener = NewListener {
             id: 1,
-            handler: Box::new(move |news: Notification<()>| log.lock().push(news.key().to_string())),
+            handler: Box::new(move |news: Notification<Untyped>| log.lock().push(news.key().to_string())),
             resync: None,
             buffer: Buffer::Unbounded,
             pace: Pace::Unknown,
@@ -272,8 +273,8 @@ mod tests {
         (listener, told, has_synced)
     }
 
-    fn added(name: &str) -> Notification<()> {
-        Notification::Added { object: entry(name, 1), initial: InitialList::Yes }
+    fn added(name: &str) -> Notification<Untyped> {
+        Notification::Added { object: entry(name, 1).cast(), initial: InitialList::Yes }
     }
 
     #[tokio::test(start_paused = true)]

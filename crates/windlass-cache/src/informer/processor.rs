@@ -13,7 +13,7 @@ use windlass_api::ResourceVersion;
 
 use super::listener::{Backlog, Listener, NewListener};
 use crate::{
-    cached::Cached,
+    cached::{Cached, Untyped},
     compressor::Compressor,
     error::AddIndexError,
     event_queue::{Delta, Order},
@@ -27,43 +27,43 @@ use crate::{
 };
 
 /// A command to a running informer.
-pub(super) enum Command<K> {
-    Add(NewListener<K>),
+pub(super) enum Command {
+    Add(NewListener),
     Remove(u64),
-    Index(Index<K>, oneshot::Sender<Result<(), AddIndexError>>),
+    Index(Index<Untyped>, oneshot::Sender<Result<(), AddIndexError>>),
 }
 
 /// The store and everything that is updated with it.
-pub(super) struct Stored<K> {
-    pub(super) writer: StoreWriter<K>,
+pub(super) struct Stored {
+    pub(super) writer: StoreWriter<Untyped>,
     /// The order of the queue: determines whether each delta advances the store's version.
     pub(super) order: Order,
     /// Compresses stored objects after their indices are computed.
-    pub(super) compressor: Arc<Mutex<Compressor<K>>>,
+    pub(super) compressor: Arc<Mutex<Compressor<Untyped>>>,
 }
 
 /// The maximum number of deltas applied in a row.
 const BATCH: usize = 64;
 
-pub(super) struct Processor<'i, K> {
-    stored: Stored<K>,
+pub(super) struct Processor<'i> {
+    stored: Stored,
     /// Fires once the store holds the first list.
     synced: SyncSignal,
     progress: &'i Progress,
-    commands: mpsc::UnboundedReceiver<Command<K>>,
+    commands: mpsc::UnboundedReceiver<Command>,
     /// The handlers that have not been removed, in the order in which they were added.
-    listeners: Vec<Listener<K>>,
+    listeners: Vec<Listener>,
     /// The tasks of the handlers; dropping it aborts them.
     tasks: JoinSet<()>,
     reporter: Reporter,
 }
 
-impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
+impl<'i> Processor<'i> {
     pub(super) fn new(
-        stored: Stored<K>,
+        stored: Stored,
         synced: SyncSignal,
         progress: &'i Progress,
-        commands: mpsc::UnboundedReceiver<Command<K>>,
+        commands: mpsc::UnboundedReceiver<Command>,
         reporter: Reporter,
     ) -> Self {
         let (listeners, tasks) = (Vec::new(), JoinSet::new());
@@ -72,7 +72,7 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
 
     /// Starts a handler with the current objects as its initial list. It receives later changes like the other
     /// handlers.
-    pub(super) fn add(&mut self, listener: NewListener<K>) {
+    pub(super) fn add(&mut self, listener: NewListener) {
         let (listener, task) = listener.start(self.reporter.clone());
         for object in self.stored.writer.store().list() {
             listener.notify(Notification::Added { object, initial: InitialList::Yes });
@@ -86,7 +86,7 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
 
     /// Applies deltas and commands. Never returns. Dropping the future loses no popped delta: it does not wait between
     /// popping a delta and queueing its notifications.
-    pub(super) async fn run(&mut self, pipe: &Pipe<K>) {
+    pub(super) async fn run(&mut self, pipe: &Pipe<Untyped>) {
         loop {
             let resync = self.listeners.iter().filter_map(Listener::next_resync).min();
             let full = self.listeners.iter().find_map(Listener::full_backlog).cloned();
@@ -110,7 +110,7 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
         while self.tasks.join_next().await.is_some() {}
     }
 
-    fn execute(&mut self, command: Command<K>) {
+    fn execute(&mut self, command: Command) {
         match command {
             Command::Add(listener) => self.add(listener),
             Command::Remove(id) => {
@@ -128,7 +128,7 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
 
     /// Applies a delta, and the following ones while the handlers have room. Commands wait for at most [`BATCH`]
     /// deltas.
-    fn apply_some(&mut self, first: QueuedDelta<K>, pipe: &Pipe<K>) {
+    fn apply_some(&mut self, first: QueuedDelta<Untyped>, pipe: &Pipe<Untyped>) {
         let room = self.listeners.iter().map(Listener::room).fold(BATCH, usize::min);
         let mut batch = vec![first];
         // A delta about all objects may cause more notifications than there is room for.
@@ -145,7 +145,7 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
         }
     }
 
-    fn apply(&mut self, popped: QueuedDelta<K>) {
+    fn apply(&mut self, popped: QueuedDelta<Untyped>) {
         let initial = if popped.synced_before { InitialList::No } else { InitialList::Yes };
         match popped.delta {
             Delta::Added(object) | Delta::Updated(object) => {
@@ -194,12 +194,12 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
     }
 
     /// Returns the version of the store once it shows this state.
-    fn version_at(&self, object: &Cached<K>) -> Option<ResourceVersion> {
+    fn version_at(&self, object: &Cached<Untyped>) -> Option<ResourceVersion> {
         (self.stored.order == Order::Arrival).then(|| object.meta().resource_version().clone())
     }
 
     /// Notifies the handlers of a stored state. An unchanged state is only delivered to handlers whose resync is due.
-    fn notify_handlers(&self, old: Option<Cached<K>>, new: Cached<K>, initial: InitialList) {
+    fn notify_handlers(&self, old: Option<Cached<Untyped>>, new: Cached<Untyped>, initial: InitialList) {
         match old {
             None => self.broadcast(Notification::Added { object: new, initial }),
             Some(old) if old.is_same_state(&new) => self.resync(&new),
@@ -207,13 +207,13 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
         }
     }
 
-    fn resync(&self, object: &Cached<K>) {
+    fn resync(&self, object: &Cached<Untyped>) {
         for listener in self.listeners.iter().filter(|listener| listener.takes_resync()) {
             listener.notify(Notification::Updated { old: object.clone(), new: object.clone() });
         }
     }
 
-    fn broadcast(&self, notification: Notification<K>) {
+    fn broadcast(&self, notification: Notification<Untyped>) {
         let Some((last, others)) = self.listeners.split_last() else { return };
         for listener in others {
             listener.notify(notification.clone());
@@ -222,8 +222,8 @@ impl<'i, K: Send + Sync + 'static> Processor<'i, K> {
     }
 }
 
-impl<K> Stored<K> {
-    fn insert(&mut self, object: &Cached<K>, version: Option<ResourceVersion>) -> Option<Cached<K>> {
+impl Stored {
+    fn insert(&mut self, object: &Cached<Untyped>, version: Option<ResourceVersion>) -> Option<Cached<Untyped>> {
         let old = self.writer.insert(object.clone(), version);
         self.compressor.lock().compress(object);
         old

@@ -8,6 +8,7 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
     sync::oneshot,
@@ -18,10 +19,11 @@ use windlass_api::{Content, Entropy, EventType, LabelSelector, ObjectKey, Object
 
 use super::*;
 use crate::{
-    cached::Cached,
+    error::InformerError,
     event_queue::{DeltaFifo, OneByOne},
-    handler::{Deleted, DeletedState, InitialList, Notification},
+    handler::{Deleted, DeletedState, InitialList},
     options::InitialSync,
+    reflector::Reflector,
     testing::{FakeListWatch, Verb, soon},
 };
 
