@@ -15,8 +15,11 @@ use std::{
     time::Duration,
 };
 
-use futures::FutureExt;
-use tokio::{sync::mpsc, task::JoinSet};
+use futures::{FutureExt, future::BoxFuture};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+};
 use windlass_api::{BoxError, ErrorChain};
 use windlass_client::Client;
 
@@ -169,6 +172,24 @@ impl Manager {
     ///
     /// Returns the first error, if any: a runnable failed, panicked, or was aborted after the grace period.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<()> {
+        let (stop, stopped) = oneshot::channel();
+        let mut run = self.boxed_run(stopped);
+        tokio::select! {
+            biased;
+            () = shutdown => {}
+            result = &mut run => return result,
+        }
+        // Sending fails only if the run has ended.
+        let _ = stop.send(());
+        run.await
+    }
+
+    /// Boxed in a function of its own, so that it is compiled in this crate and not in each program.
+    fn boxed_run(self, shutdown: oneshot::Receiver<()>) -> BoxFuture<'static, Result<()>> {
+        self.run_until(shutdown).boxed()
+    }
+
+    async fn run_until(self, mut shutdown: oneshot::Receiver<()>) -> Result<()> {
         let Self {
             cluster,
             events,
@@ -216,7 +237,6 @@ impl Manager {
         let reporter = Reporter::new(observers, metrics);
         let (leadership, shard) = (election_task.leadership().clone(), sharding_task.shard().clone());
         let mut groups = Groups::new(cluster, reporter, leadership, shard, defaults, overrides, handle);
-        let mut shutdown = pin!(shutdown);
 
         // 1. Start. Each runnable waits for its own dependencies: controllers wait for their caches.
         //    - Servers first: probes must be answered while caches sync, or the kubelet restarts the process.
@@ -244,7 +264,7 @@ impl Manager {
         let mut first_error = loop {
             tokio::select! {
                 biased;
-                () = &mut shutdown => break None,
+                _ = &mut shutdown => break None,
                 error = election_task.failure() => break Some(error),
                 error = sharding_task.failure() => break Some(error),
                 error = groups.failure() => break Some(error),
