@@ -6,7 +6,7 @@ use tokio::net::TcpListener;
 use windlass_serve::{Application, HttpServer};
 
 /// Serves until `stop` is ready. Running requests are then cut off, because watches would never end.
-pub(crate) async fn serve(listener: TcpListener, application: impl Application, stop: impl Future<Output = ()>) {
+pub(crate) async fn serve(listener: TcpListener, application: impl Application, stop: impl Future<Output = ()> + Send) {
     HttpServer::new().grace_period(Duration::ZERO).serve(listener, application, stop).await;
 }
 

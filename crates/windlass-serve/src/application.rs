@@ -2,6 +2,7 @@
 
 use std::{fmt, future::Future, net::SocketAddr};
 
+use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use tokio_rustls::rustls::ServerConnection;
@@ -22,7 +23,7 @@ pub trait Application: Send + Sync + 'static {
 /// The state of a connection. It answers the connection's requests.
 pub trait Connection: Send + Sync + 'static {
     /// The body of responses.
-    type Body: Body<Data: Send, Error: Into<BoxError>> + Unpin + Send + 'static;
+    type Body: Body<Data = Bytes, Error: Into<BoxError>> + Unpin + Send + 'static;
 
     /// Receives the TLS session after the handshake, with the client's certificate. Not called without TLS.
     fn secured(&mut self, session: &ServerConnection) {
@@ -58,7 +59,7 @@ impl<F, A, B> Application for F
 where
     F: Fn(Request<RequestBody>) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data: Send, Error: Into<BoxError>> + Unpin + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin + Send + 'static,
 {
     type Connection = Stateless<F>;
 
@@ -71,7 +72,7 @@ impl<F, A, B> Connection for Stateless<F>
 where
     F: Fn(Request<RequestBody>) -> A + Send + Sync + 'static,
     A: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data: Send, Error: Into<BoxError>> + Unpin + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin + Send + 'static,
 {
     type Body = B;
 

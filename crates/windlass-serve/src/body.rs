@@ -11,6 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use crate::{
+    BoxError,
     activity::{Activity, RunningRequest},
     streams::Progress,
 };
@@ -24,12 +25,17 @@ pub struct RequestBody {
 }
 
 /// The body of a response. Its request is in progress until the body is dropped.
-#[derive(Debug)]
-pub(crate) struct ResponseBody<B> {
-    body: B,
+pub(crate) struct ResponseBody {
+    body: AnyBody,
     progress: Option<Arc<Progress>>,
     _request: RunningRequest,
 }
+
+/// A body of the application.
+pub(crate) struct AnyBody(Box<dyn Body<Data = Bytes, Error = BoxError> + Unpin + Send>);
+
+/// A body whose errors are boxed.
+struct Failing<B>(B);
 
 impl RequestBody {
     pub(crate) fn new(body: Incoming, activity: &Arc<Activity>) -> Self {
@@ -64,18 +70,24 @@ impl Drop for RequestBody {
     }
 }
 
-impl<B> ResponseBody<B> {
+impl AnyBody {
+    pub(crate) fn new(body: impl Body<Data = Bytes, Error: Into<BoxError>> + Unpin + Send + 'static) -> Self {
+        Self(Box::new(Failing(body)))
+    }
+}
+
+impl ResponseBody {
     /// Creates the body in the task of its stream.
-    pub(crate) fn new(body: B, request: RunningRequest) -> Self {
+    pub(crate) fn new(body: AnyBody, request: RunningRequest) -> Self {
         Self { body, progress: Progress::of_task(), _request: request }
     }
 }
 
-impl<B: Body + Unpin> Body for ResponseBody<B> {
-    type Data = B::Data;
-    type Error = B::Error;
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
         if let Some(progress) = &this.progress {
             progress.asked();
@@ -93,5 +105,39 @@ impl<B: Body + Unpin> Body for ResponseBody<B> {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+impl Body for AnyBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        Pin::new(&mut *self.0).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
+}
+
+impl<B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin> Body for Failing<B> {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        Pin::new(&mut self.0).poll_frame(cx).map_err(Into::into)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
     }
 }

@@ -19,9 +19,9 @@ use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
 use crate::{
     BoxError,
     activity::Activity,
-    application::Connection,
     body::{RequestBody, ResponseBody},
     coalesced_writes::CoalescedConnection,
+    erased::AnyConnection,
     heads::Heads,
     http_server::{
         CONNECTION_WINDOW, ERROR_RESETS, FRAME, HANDSHAKE, HEAD_BYTES, HEADER_LIST, HTTP1, HTTP2, HttpServer, IDLE,
@@ -47,7 +47,7 @@ pub(crate) struct Stopping(pub(crate) watch::Receiver<()>);
 
 impl Context {
     /// Serves a connection until it ends or must make room for others. Failures are logged at debug level.
-    pub(crate) async fn serve<S>(self, socket: Socket<S>, connection: impl Connection)
+    pub(crate) async fn serve<S>(self, socket: Socket<S>, connection: Box<dyn AnyConnection>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -62,7 +62,7 @@ impl Context {
     }
 
     /// Performs the TLS handshake.
-    async fn secure<S>(&self, socket: Socket<S>, mut connection: impl Connection) -> Result<(), BoxError>
+    async fn secure<S>(&self, socket: Socket<S>, mut connection: Box<dyn AnyConnection>) -> Result<(), BoxError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -84,12 +84,16 @@ impl Context {
     }
 
     /// Serves requests over the version of HTTP that the handshake or the first bytes select.
-    async fn http<S, C>(&self, stream: S, connection: C, selected: Option<Version>) -> Result<(), BoxError>
+    async fn http<S>(
+        &self,
+        stream: S,
+        connection: Box<dyn AnyConnection>,
+        selected: Option<Version>,
+    ) -> Result<(), BoxError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        C: Connection,
     {
-        let connection = Arc::new(connection);
+        let connection = Arc::from(connection);
         let serving = async {
             let mut stream = Rewound::new(stream);
             let mut version = Version::Http1;
@@ -110,10 +114,9 @@ impl Context {
         }
     }
 
-    async fn http1<S, C>(&self, stream: S, connection: &Arc<C>) -> Result<(), BoxError>
+    async fn http1<S>(&self, stream: S, connection: &Arc<dyn AnyConnection>) -> Result<(), BoxError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        C: Connection,
     {
         let stream = Heads::new(stream, Arc::clone(connection), Arc::clone(&self.activity), self.server.head);
         let served = http1::Builder::new()
@@ -131,10 +134,9 @@ impl Context {
         Ok(served.await?)
     }
 
-    async fn http2<S, C>(&self, stream: S, connection: &Arc<C>) -> Result<(), BoxError>
+    async fn http2<S>(&self, stream: S, connection: &Arc<dyn AnyConnection>) -> Result<(), BoxError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        C: Connection,
     {
         let coalesced_writes = CoalescedConnection::new(stream);
         let served = http2::Builder::new(Streams::new(self.server.write))
@@ -163,11 +165,11 @@ impl Context {
     }
 
     /// Answers a request, and counts it until its response has ended.
-    fn answer<C: Connection>(
+    fn answer(
         &self,
-        connection: &C,
+        connection: &dyn AnyConnection,
         request: Request<Incoming>,
-    ) -> impl Future<Output = Result<Response<ResponseBody<C::Body>>, Infallible>> + Send + use<C> {
+    ) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + Send + use<> {
         let running = self.activity.begin();
         let answer = connection.answer(request.map(|body| RequestBody::new(body, &self.activity)));
         async move {

@@ -13,47 +13,47 @@ use tokio::{
     time::{self, Sleep},
 };
 
-use crate::{activity::Activity, application::Connection};
+use crate::{activity::Activity, erased::AnyConnection};
 
 /// A stream that fails if a request head takes too long. The time starts with the first byte of the head, so it does
 /// not limit idle connections.
-pub(crate) struct Heads<S, C: Connection> {
+pub(crate) struct Heads<S> {
     stream: S,
-    connection: Arc<C>,
+    connection: Arc<dyn AnyConnection>,
     activity: Arc<Activity>,
     limit: Duration,
     /// A partially received head.
-    begun: Option<Head<C>>,
+    begun: Option<Head>,
 }
 
-struct Head<C: Connection> {
+struct Head {
     /// The number of requests before it.
     after: usize,
     deadline: Pin<Box<Sleep>>,
-    connection: Arc<C>,
+    connection: Arc<dyn AnyConnection>,
     bytes: usize,
 }
 
-impl<S, C: Connection> Heads<S, C> {
-    pub(crate) fn new(stream: S, connection: Arc<C>, activity: Arc<Activity>, limit: Duration) -> Self {
+impl<S> Heads<S> {
+    pub(crate) fn new(stream: S, connection: Arc<dyn AnyConnection>, activity: Arc<Activity>, limit: Duration) -> Self {
         Self { stream, connection, activity, limit, begun: None }
     }
 }
 
-impl<C: Connection> Head<C> {
+impl Head {
     fn add(&mut self, bytes: usize) {
         self.bytes += bytes;
         self.connection.hold(bytes);
     }
 }
 
-impl<C: Connection> Drop for Head<C> {
+impl Drop for Head {
     fn drop(&mut self) {
         self.connection.release(self.bytes);
     }
 }
 
-impl<S: AsyncRead + Unpin, C: Connection> AsyncRead for Heads<S, C> {
+impl<S: AsyncRead + Unpin> AsyncRead for Heads<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         let before = buffer.filled().len();
@@ -81,7 +81,7 @@ impl<S: AsyncRead + Unpin, C: Connection> AsyncRead for Heads<S, C> {
     }
 }
 
-impl<S: AsyncWrite + Unpin, C: Connection> AsyncWrite for Heads<S, C> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Heads<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
@@ -120,7 +120,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{RequestBody, activity::OpenConnections};
+    use crate::{RequestBody, activity::OpenConnections, application::Connection};
 
     const LIMIT: Duration = Duration::from_secs(32);
 
@@ -145,7 +145,7 @@ mod tests {
     }
 
     struct Case {
-        heads: Heads<DuplexStream, Held>,
+        heads: Heads<DuplexStream>,
         theirs: DuplexStream,
         held: Arc<Held>,
         activity: Arc<Activity>,
@@ -154,7 +154,7 @@ mod tests {
     fn case() -> Case {
         let (ours, theirs) = tokio::io::duplex(64);
         let (held, activity) = (Arc::<Held>::default(), OpenConnections::new().open());
-        let heads = Heads::new(ours, Arc::clone(&held), Arc::clone(&activity), LIMIT);
+        let heads = Heads::new(ours, held.clone(), Arc::clone(&activity), LIMIT);
         Case { heads, theirs, held, activity }
     }
 

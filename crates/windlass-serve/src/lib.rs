@@ -25,6 +25,7 @@
 //! coalesced_writes  sends what HTTP/2 writes at once together
 //! socket            closes a connection without losing its last response
 //! write_timeout     fails a connection whose peer does not read
+//! erased            applications without their types, so that connections are compiled once
 //! application       the interface of applications
 //! body              request and response bodies
 //! streams           the tasks of HTTP/2 streams, and their time limit
@@ -60,6 +61,7 @@ mod heads;
 mod coalesced_writes;
 mod socket;
 mod write_timeout;
+mod erased;
 mod application;
 mod body;
 mod streams;

@@ -1,6 +1,11 @@
 //! Accepting connections up to the limit, and shutting down.
 
-use std::{future::Future, pin::pin, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{
     net::TcpListener,
@@ -14,6 +19,7 @@ use crate::{
     activity::OpenConnections,
     application::Application,
     connection::{Context, Stopping},
+    erased::AnyApplication,
     http_server::HttpServer,
     socket::Socket,
 };
@@ -30,17 +36,27 @@ impl HttpServer {
         self,
         listener: TcpListener,
         application: impl Application,
-        shutdown: impl Future<Output = ()>,
+        shutdown: impl Future<Output = ()> + Send,
     ) -> usize {
-        self.serve_on(listener, application, shutdown).await
+        self.serve_connections(listener, &application, pin!(shutdown)).await
     }
 
-    /// Like [`Self::serve`], for any source of connections.
+    /// Like [`Self::serve`], without generic parameters: everything below is compiled in this crate.
+    fn serve_connections<'a>(
+        self,
+        listener: TcpListener,
+        application: &'a dyn AnyApplication,
+        shutdown: Pin<&'a mut (dyn Future<Output = ()> + Send)>,
+    ) -> Pin<Box<dyn Future<Output = usize> + Send + 'a>> {
+        Box::pin(self.serve_on(listener, application, shutdown))
+    }
+
+    /// Like [`Self::serve_connections`], for any source of connections.
     pub(crate) async fn serve_on(
         self,
         listener: impl Listener,
-        application: impl Application,
-        shutdown: impl Future<Output = ()>,
+        application: &dyn AnyApplication,
+        mut shutdown: Pin<&mut (dyn Future<Output = ()> + Send)>,
     ) -> usize {
         let tls = self.tls.as_ref().map(|config| {
             let mut config = (**config).clone();
@@ -55,7 +71,6 @@ impl HttpServer {
         let mut accepted = None;
         let (stop, stopping) = watch::channel(());
         let mut connections = JoinSet::new();
-        let mut shutdown = pin!(shutdown);
         loop {
             let accept = async {
                 if accepted.is_none() {

@@ -5,6 +5,7 @@ use std::{
     future::{Future, pending},
     io,
     net::SocketAddr,
+    pin::pin,
     sync::Arc,
     time::Duration,
 };
@@ -62,7 +63,9 @@ impl Running {
     fn start(server: HttpServer, application: impl Application) -> Self {
         let (incoming, listener) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel::<()>();
-        let serving = tokio::spawn(server.serve_on(Memory(listener), application, async { drop(stopped.await) }));
+        let serving = tokio::spawn(async move {
+            server.serve_on(Memory(listener), &application, pin!(async { drop(stopped.await) })).await
+        });
         Self { incoming, stop, serving }
     }
 

@@ -269,7 +269,7 @@ impl Server {
         &self,
         listener: TcpListener,
         tls: TlsIdentity,
-        shutdown: impl Future<Output = ()>,
+        shutdown: impl Future<Output = ()> + Send,
     ) -> io::Result<()> {
         if let Some(pem) = tls.client_ca() {
             self.0.publish_client_ca(pem).await;
@@ -279,7 +279,11 @@ impl Server {
 
     /// Like [`Self::serve`], without TLS and with HTTP/1.1 only. Tokens are sent unencrypted: use it for measurements
     /// on one machine only.
-    pub async fn serve_plain(&self, listener: TcpListener, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+    pub async fn serve_plain(
+        &self,
+        listener: TcpListener,
+        shutdown: impl Future<Output = ()> + Send,
+    ) -> io::Result<()> {
         listener::serve(self, listener, None, shutdown).await
     }
 

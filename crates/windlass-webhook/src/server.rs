@@ -178,7 +178,7 @@ impl Server {
     /// server cannot listen or has no valid certificate.
     ///
     /// Dropping the future closes all connections.
-    pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
+    pub async fn serve(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), ServeError> {
         let Self { webhooks, place, certificate, client_ca, protocols, grace, readiness } = self;
         if matches!(place, Place::Nowhere) {
             tracing::info!("webhooks are disabled");

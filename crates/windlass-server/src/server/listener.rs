@@ -16,7 +16,7 @@ pub(super) async fn serve(
     server: &Server,
     listener: TcpListener,
     tls: Option<TlsIdentity>,
-    shutdown: impl Future<Output = ()>,
+    shutdown: impl Future<Output = ()> + Send,
 ) -> io::Result<()> {
     let state = server.inner();
     state.set_address(listener.local_addr()?);
