@@ -37,6 +37,7 @@ mod document;
 #[cfg(feature = "flags")]
 mod flags;
 mod logging;
+mod position;
 mod sections;
 
 use std::time::Duration;
@@ -72,7 +73,7 @@ use crate::units;
 /// # Ok::<_, windlass_runtime::config::ConfigurationError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "a map")]
 #[non_exhaustive]
 pub struct ManagerConfiguration {
     api_version: ApiVersion,

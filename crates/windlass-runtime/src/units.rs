@@ -1,22 +1,71 @@
 //! Durations and sizes as Kubernetes writes them: `1m30s`, `64Mi`. The modules are for serde's `with`.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use jiff::SignedDuration;
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, Visitor},
+};
 use windlass_api::{Quantity, QuantityFormat, format_duration, parse_duration};
+
+/// Text, which a document may also contain as a number: `bindAddress: 9090`.
+#[derive(Debug)]
+struct Text(String);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Scalar;
+
+        impl Visitor<'_> for Scalar {
+            type Value = Text;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Text, E> {
+                Ok(Text(text.to_owned()))
+            }
+
+            fn visit_string<E: Error>(self, text: String) -> Result<Text, E> {
+                Ok(Text(text))
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Text, E> {
+                Ok(Text(number.to_string()))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Text, E> {
+                Ok(Text(number.to_string()))
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<Text, E> {
+                Ok(Text(number.to_string()))
+            }
+        }
+
+        deserializer.deserialize_any(Scalar)
+    }
+}
+
+/// Deserializes a string or a number as text.
+pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Text::deserialize(deserializer).map(|Text(text)| text)
+}
 
 /// A `Duration`.
 pub(crate) mod duration {
-    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+    use serde::{Deserializer, Serializer, de::Error as _};
 
-    use super::{Duration, duration_of, text_of};
+    use super::{Duration, duration_of, text, text_of};
 
     pub(crate) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&text_of(*duration))
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-        duration_of(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+        duration_of(&text(deserializer)?).map_err(D::Error::custom)
     }
 }
 
@@ -25,15 +74,15 @@ pub(crate) mod duration {
 pub(crate) mod optional_duration {
     use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer, de::Error as _};
 
-    use super::{Duration, duration_of, text_of};
+    use super::{Duration, Text, duration_of, text_of};
 
     pub(crate) fn serialize<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
         duration.map(text_of).serialize(serializer)
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-        let text = Option::<String>::deserialize(deserializer)?;
-        text.map(|text| duration_of(&text)).transpose().map_err(D::Error::custom)
+        let text = Option::<Text>::deserialize(deserializer)?;
+        text.map(|Text(text)| duration_of(&text)).transpose().map_err(D::Error::custom)
     }
 }
 
@@ -42,15 +91,15 @@ pub(crate) mod optional_duration {
 pub(crate) mod optional_bytes {
     use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer, de::Error as _};
 
-    use super::{bytes_of, text_of_bytes};
+    use super::{Text, bytes_of, text_of_bytes};
 
     pub(crate) fn serialize<S: Serializer>(bytes: &Option<usize>, serializer: S) -> Result<S::Ok, S::Error> {
         bytes.map(text_of_bytes).serialize(serializer)
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
-        let text = Option::<String>::deserialize(deserializer)?;
-        text.map(|text| bytes_of(&text)).transpose().map_err(D::Error::custom)
+        let text = Option::<Text>::deserialize(deserializer)?;
+        text.map(|Text(text)| bytes_of(&text)).transpose().map_err(D::Error::custom)
     }
 }
 

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use serde_json::Value;
 
-use super::{ConfigurationError, ManagerConfiguration, Place};
+use super::{ConfigurationError, ManagerConfiguration, Place, position};
 
 impl ManagerConfiguration {
     /// Returns this configuration with overrides from a YAML or JSON file. Returns an error if the file cannot be read
@@ -18,13 +18,14 @@ impl ManagerConfiguration {
 
     /// Returns this configuration with overrides from a YAML or JSON text. Returns an error if the text is invalid.
     pub fn with_text(self, text: &str) -> Result<Self, ConfigurationError> {
-        let said = parse::<Self>(text)?;
         // The mask contains only the fields that the text sets; `said` also contains defaults.
-        let mask = parse::<Value>(text)?;
+        let mask = parse(text)?;
         let mut document = self.to_value();
+        let mut said = mask.clone();
+        drop_empty_sections(&mut said, &document);
+        let said = decode(said, Some(text))?;
         overlay(&mut document, said.to_value(), &mask);
-        let merged: Self = serde_json::from_value(document)
-            .map_err(|error| ConfigurationError::Document { place: Place::default(), reason: error.to_string() })?;
+        let merged = decode(document, None)?;
         merged.validate()?;
         Ok(merged)
     }
@@ -37,6 +38,16 @@ impl ManagerConfiguration {
 
     fn to_value(&self) -> Value {
         serde_json::to_value(self).expect("maps with string keys always encode")
+    }
+}
+
+/// Removes sections with a null value: they change nothing.
+fn drop_empty_sections(said: &mut Value, all: &Value) {
+    if let (Value::Object(said), Value::Object(all)) = (said, all) {
+        said.retain(|field, value| !(value.is_null() && all.get(field).is_some_and(Value::is_object)));
+        for (field, value) in said {
+            drop_empty_sections(value, all.get(field).unwrap_or(&Value::Null));
+        }
     }
 }
 
@@ -58,23 +69,31 @@ fn overlay(under: &mut Value, over: Value, mask: &Value) {
     }
 }
 
-fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, ConfigurationError> {
-    let mut field = String::new();
-    // In YAML 1.2, `yes` is a string. Snippets of the file are for its author and do not belong in the log.
-    let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
-    let parsed = serde_saphyr::with_deserializer_from_str_with_options(text, options, |deserializer| {
-        serde_path_to_error::deserialize(deserializer).map_err(|error| {
-            field = error.path().to_string();
-            error.into_inner()
-        })
-    });
-    parsed.map_err(|error| {
+/// Parses a YAML document. Errors have their position.
+fn parse(text: &str) -> Result<Value, ConfigurationError> {
+    serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
+        let line_and_column = error.location().map(|at| (at.line(), at.column()));
+        let place = Place { line_and_column, ..Place::default() };
+        ConfigurationError::Document { place, reason: reason(&error) }
+    })
+}
+
+/// Decodes a document. Errors have the field, and its position in `text` if it is from a text.
+fn decode(document: Value, text: Option<&str>) -> Result<ManagerConfiguration, ConfigurationError> {
+    serde_path_to_error::deserialize(document).map_err(|error| {
+        let line_and_column = text.and_then(|text| position::of(text, options(), error.path()));
+        let mut field = error.path().to_string();
         if matches!(&*field, "." | "?") {
             field.clear();
         }
-        let line_and_column = error.location().map(|at| (at.line(), at.column()));
-        ConfigurationError::Document { place: Place { file: None, line_and_column, field }, reason: reason(&error) }
+        let place = Place { file: None, line_and_column, field };
+        ConfigurationError::Document { place, reason: error.into_inner().to_string() }
     })
+}
+
+fn options() -> serde_saphyr::Options {
+    // In YAML 1.2, `yes` is a string. Snippets of the file are for its author and do not belong in the log.
+    serde_saphyr::options! { strict_booleans: true, with_snippet: false }
 }
 
 /// Returns the error message without the position.

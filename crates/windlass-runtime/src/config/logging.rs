@@ -11,7 +11,7 @@ const VARIABLE: &str = "RUST_LOG";
 
 /// `logging`: the log on standard error.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default, expecting = "a map")]
 #[non_exhaustive]
 pub struct Logging {
     /// The level of targets without a level of their own. Defaults to `info`.

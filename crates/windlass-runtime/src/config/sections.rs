@@ -8,10 +8,11 @@ use crate::{ControllerOverride, units};
 
 /// `metrics`: the [`MetricsServer`](crate::metrics::MetricsServer).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default, expecting = "a map")]
 #[non_exhaustive]
 pub struct Metrics {
     /// `host:port`, or `:port` for every address of the machine. Defaults to `0`, which disables the server.
+    #[serde(deserialize_with = "units::text")]
     pub bind_address: String,
     /// Serves over TLS. Defaults to `true`.
     pub secure: bool,
@@ -34,7 +35,7 @@ pub enum Access {
 
 /// A certificate in files. The files may be replaced while the program runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default, expecting = "a map")]
 #[non_exhaustive]
 pub struct Certificate {
     /// The directory of the two files. If it is not set, the program provides a certificate.
@@ -48,25 +49,27 @@ pub struct Certificate {
 
 /// `health`: the server of the [`Probes`](crate::health::Probes).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default, expecting = "a map")]
 #[non_exhaustive]
 pub struct Health {
     /// `host:port`, or `:port` for every address of the machine; `0` disables the server. Defaults to `:8081`.
+    #[serde(deserialize_with = "units::text")]
     pub bind_address: String,
 }
 
 /// `console`: the [`Console`](crate::Console).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default, expecting = "a map")]
 #[non_exhaustive]
 pub struct ConsoleAddress {
     /// A port on loopback, or `host:port`. Defaults to `0`, which disables the console.
+    #[serde(deserialize_with = "units::text")]
     pub bind_address: String,
 }
 
 /// `leaderElection`: the settings of [`LeaderElection`](crate::LeaderElection). Its methods document the durations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default, expecting = "a map")]
 #[non_exhaustive]
 pub struct LeaderElectionConfig {
     /// Enables leader election. Defaults to `false`.
@@ -92,7 +95,7 @@ pub struct LeaderElectionConfig {
 /// `sharding`: the settings of [`Sharding`](crate::Sharding). Its methods document the durations. Only sharded
 /// controllers are affected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default, expecting = "a map")]
 #[non_exhaustive]
 pub struct ShardingConfig {
     /// Enables sharding. Defaults to `false`.
@@ -121,7 +124,7 @@ pub struct ShardingConfig {
 
 /// `webhook`: the webhook server, see [`Self::server`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default, expecting = "a map")]
 #[non_exhaustive]
 pub struct Webhook {
     /// The IP address to listen on. Defaults to all addresses of the machine.
@@ -141,7 +144,7 @@ pub struct Webhook {
 
 /// `cache`: the caches of all kinds for which the program sets no options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default, expecting = "a map")]
 #[non_exhaustive]
 pub struct Cache {
     /// The namespaces to cache, with one watch each. Defaults to all namespaces.
@@ -158,7 +161,7 @@ pub struct Cache {
 
 /// `controllers`: defaults for all controllers, and overrides for single ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default, expecting = "a map")]
 #[non_exhaustive]
 pub struct Controllers {
     /// The number of keys that a controller reconciles concurrently. Defaults to 1.
@@ -179,7 +182,7 @@ pub struct Controllers {
 
 /// `client`: the connection to the cluster, see [`Self::connect`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default, expecting = "a map")]
 #[non_exhaustive]
 pub struct Connection {
     /// The kubeconfig. Defaults to `$KUBECONFIG`, the file in the home directory, or the pod's service account.

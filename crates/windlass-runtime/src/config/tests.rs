@@ -122,13 +122,13 @@ fn mistakes_are_named_by_line_and_field() {
     for (body, expected) in [
         (
             "leaderElection:\n  enabled: true\n  leaseDuraton: 15s\n",
-            "line 5, column 3: leaderElection.leaseDuraton: unknown field `leaseDuraton`, expected one of enabled, id, \
-             namespace, leaseDuration, renewDeadline, retryPeriod, releaseOnCancel",
+            "line 5, column 17: leaderElection.leaseDuraton: unknown field `leaseDuraton`, expected one of `enabled`, \
+             `id`, `namespace`, `leaseDuration`, `renewDeadline`, `retryPeriod`, `releaseOnCancel`",
         ),
         (
             "controllers: {overrides: {web: {speed: 3}}}\n",
-            "line 3, column 33: controllers.overrides.web.speed: unknown field `speed`, expected one of concurrency, \
-             cacheSyncTimeout, reconcileTimeout",
+            "line 3, column 40: controllers.overrides.web.speed: unknown field `speed`, expected one of `concurrency`, \
+             `cacheSyncTimeout`, `reconcileTimeout`",
         ),
         (
             "leaderElection:\n  leaseDuration: 15\n",
@@ -137,23 +137,31 @@ fn mistakes_are_named_by_line_and_field() {
         ("gracefulShutdownTimeout: -5s\n", "line 3, column 26: gracefulShutdownTimeout: a duration of -5s is negative"),
         (
             "leaderElection: {enabled: yes}\n",
-            "line 3, column 27: leaderElection.enabled: invalid boolean (strict mode expects true/false)",
+            "line 3, column 27: leaderElection.enabled: invalid type: string \"yes\", expected a boolean",
         ),
-        ("webhook: {port: 99999}\n", "line 3, column 17: webhook.port: invalid u16"),
+        ("webhook: {port: 99999}\n", "line 3, column 17: webhook.port: invalid value: integer `99999`, expected u16"),
+        (
+            "cache: {namespaces: [shop, 7]}\n",
+            "line 3, column 28: cache.namespaces[1]: invalid type: integer `7`, expected a string",
+        ),
+        (
+            "console: {bindAddress: true}\n",
+            "line 3, column 24: console.bindAddress: invalid type: boolean `true`, expected a string",
+        ),
         ("webhook: {host: nowhere}\n", "line 3, column 17: webhook.host: invalid IP address syntax"),
-        ("metrics: 8080\n", "line 3, column 10: metrics: expected mapping start"),
+        ("metrics: 8080\n", "line 3, column 10: metrics: invalid type: integer `8080`, expected a map"),
         (
             "metrics: {access: nobody}\n",
-            "line 3, column 19: metrics.access: unknown variant `nobody`, expected one of authorized, everybody",
+            "line 3, column 19: metrics.access: unknown variant `nobody`, expected `authorized` or `everybody`",
         ),
         (
             "logging: {targets: {windlass_client: loud}}\n",
-            "line 3, column 38: logging.targets.windlass_client: unknown variant `loud`, expected one of off, error, warn, \
-             info, debug, trace",
+            "line 3, column 38: logging.targets.windlass_client: unknown variant `loud`, expected one of `off`, \
+             `error`, `warn`, `info`, `debug`, `trace`",
         ),
         (
             "logging: {format: xml}\n",
-            "line 3, column 19: logging.format: unknown variant `xml`, expected one of text, json",
+            "line 3, column 19: logging.format: unknown variant `xml`, expected `text` or `json`",
         ),
         (
             "cache: {memoryBudget: much}\n",
@@ -162,7 +170,7 @@ fn mistakes_are_named_by_line_and_field() {
         ("cache: {memoryBudget: -1}\n", "line 3, column 23: cache.memoryBudget: -1 bytes are negative"),
         (
             "controllers: {groupKindConcurrency: {Deployment.apps: 0}}\n",
-            "line 3, column 38: controllers.groupKindConcurrency.Deployment.apps: invalid value: integer `0`, expected a \
+            "line 3, column 55: controllers.groupKindConcurrency.Deployment.apps: invalid value: integer `0`, expected a \
              nonzero usize",
         ),
         ("health: {}\nhealth: {}\n", "line 4, column 1: duplicate key health"),
@@ -171,15 +179,15 @@ fn mistakes_are_named_by_line_and_field() {
         assert_eq!(read(body).unwrap_err().to_string(), expected, "{body}");
     }
     for (text, expected) in [
-        ("", "line 1, column 1: unexpected end of input"),
+        ("", "line 1, column 1: invalid type: null, expected a map"),
         ("kind: ManagerConfiguration", "line 1, column 1: missing field `apiVersion`"),
         (
             "apiVersion: v1\nkind: Config\n",
-            "line 1, column 13: apiVersion: unknown variant `v1`, expected one of windlass.dev/v1alpha1",
+            "line 1, column 13: apiVersion: unknown variant `v1`, expected `windlass.dev/v1alpha1`",
         ),
         (
             "apiVersion: windlass.dev/v1alpha1\nkind: Config\n",
-            "line 2, column 7: kind: unknown variant `Config`, expected one of ManagerConfiguration",
+            "line 2, column 7: kind: unknown variant `Config`, expected `ManagerConfiguration`",
         ),
     ] {
         assert_eq!(ManagerConfiguration::default().with_text(text).unwrap_err().to_string(), expected, "{text}");
@@ -272,7 +280,7 @@ fn mistakes_in_a_file_are_named_with_the_file() {
         let error = ManagerConfiguration::default().with_file(&path).unwrap_err().to_string();
         error.replace(&path.display().to_string(), "FILE")
     };
-    assert_eq!(of(format!("{HEAD}health: 1\n")), "FILE:3:9: health: expected mapping start");
+    assert_eq!(of(format!("{HEAD}health: 1\n")), "FILE:3:9: health: invalid type: integer `1`, expected a map");
     let expected = "FILE: client.burst: has no effect without client.qps";
     assert_eq!(of(format!("{HEAD}client: {{burst: 10}}\n")), expected);
     std::fs::remove_file(&path).unwrap();

@@ -12,7 +12,7 @@ use crate::{Error, Result};
 #[cfg_attr(
     feature = "config",
     derive(serde::Serialize, serde::Deserialize),
-    serde(rename_all = "camelCase", deny_unknown_fields, default)
+    serde(rename_all = "camelCase", deny_unknown_fields, default, expecting = "a map")
 )]
 pub struct ControllerOverride {
     /// The maximum number of concurrent reconciles.
