@@ -245,8 +245,10 @@ impl Group<'_> {
             let gap = if index == 0 { "" } else { "\n" };
             let (parameter, argument) =
                 if *is_namespaced { (", namespace: impl Into<String>", "namespace") } else { ("", "\"\"") };
+            // Inline: an accessor without a generic parameter would be compiled here, with the encoder of its kind.
+            let inline = if *is_namespaced { "" } else { "    #[inline]\n" };
             let method = format!(
-                "    /// `{plural}`\n    pub fn {}(&self{parameter}) -> Accessor<{}::{kind}> {{\n        Accessor::typed(&self.0, {argument})\n    }}\n",
+                "    /// `{plural}`\n{inline}    pub fn {}(&self{parameter}) -> Accessor<{}::{kind}> {{\n        Accessor::typed(&self.0, {argument})\n    }}\n",
                 plural_method(kind, plural),
                 self.method(),
             );

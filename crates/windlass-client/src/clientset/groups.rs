@@ -170,6 +170,7 @@ impl CoreV1 {
     }
 
     /// `componentstatuses`
+    #[inline]
     pub fn component_statuses(&self) -> Accessor<core_v1::ComponentStatus> {
         Accessor::typed(&self.0, "")
     }
@@ -195,11 +196,13 @@ impl CoreV1 {
     }
 
     /// `namespaces`
+    #[inline]
     pub fn namespaces(&self) -> Accessor<core_v1::Namespace> {
         Accessor::typed(&self.0, "")
     }
 
     /// `nodes`
+    #[inline]
     pub fn nodes(&self) -> Accessor<core_v1::Node> {
         Accessor::typed(&self.0, "")
     }
@@ -210,6 +213,7 @@ impl CoreV1 {
     }
 
     /// `persistentvolumes`
+    #[inline]
     pub fn persistent_volumes(&self) -> Accessor<core_v1::PersistentVolume> {
         Accessor::typed(&self.0, "")
     }
@@ -276,6 +280,7 @@ pub struct ApiregistrationV1(Client);
 
 impl ApiregistrationV1 {
     /// `apiservices`
+    #[inline]
     pub fn api_services(&self) -> Accessor<apiregistration_v1::APIService> {
         Accessor::typed(&self.0, "")
     }
@@ -345,11 +350,13 @@ pub struct AuthenticationV1(Client);
 
 impl AuthenticationV1 {
     /// `selfsubjectreviews`
+    #[inline]
     pub fn self_subject_reviews(&self) -> Accessor<authentication_v1::SelfSubjectReview> {
         Accessor::typed(&self.0, "")
     }
 
     /// `tokenreviews`
+    #[inline]
     pub fn token_reviews(&self) -> Accessor<authentication_v1::TokenReview> {
         Accessor::typed(&self.0, "")
     }
@@ -374,16 +381,19 @@ impl AuthorizationV1 {
     }
 
     /// `selfsubjectaccessreviews`
+    #[inline]
     pub fn self_subject_access_reviews(&self) -> Accessor<authorization_v1::SelfSubjectAccessReview> {
         Accessor::typed(&self.0, "")
     }
 
     /// `selfsubjectrulesreviews`
+    #[inline]
     pub fn self_subject_rules_reviews(&self) -> Accessor<authorization_v1::SelfSubjectRulesReview> {
         Accessor::typed(&self.0, "")
     }
 
     /// `subjectaccessreviews`
+    #[inline]
     pub fn subject_access_reviews(&self) -> Accessor<authorization_v1::SubjectAccessReview> {
         Accessor::typed(&self.0, "")
     }
@@ -459,6 +469,7 @@ pub struct CertificatesV1(Client);
 
 impl CertificatesV1 {
     /// `certificatesigningrequests`
+    #[inline]
     pub fn certificate_signing_requests(&self) -> Accessor<certificates_v1::CertificateSigningRequest> {
         Accessor::typed(&self.0, "")
     }
@@ -474,6 +485,7 @@ pub struct NetworkingV1(Client);
 
 impl NetworkingV1 {
     /// `ingressclasses`
+    #[inline]
     pub fn ingress_classes(&self) -> Accessor<networking_v1::IngressClass> {
         Accessor::typed(&self.0, "")
     }
@@ -485,6 +497,7 @@ impl NetworkingV1 {
 
     k8s_if_ge_1_33! {
         /// `ipaddresses`
+        #[inline]
         pub fn ip_addresses(&self) -> Accessor<networking_v1::IPAddress> {
             Accessor::typed(&self.0, "")
         }
@@ -497,6 +510,7 @@ impl NetworkingV1 {
 
     k8s_if_ge_1_33! {
         /// `servicecidrs`
+        #[inline]
         pub fn service_cidrs(&self) -> Accessor<networking_v1::ServiceCIDR> {
             Accessor::typed(&self.0, "")
         }
@@ -537,11 +551,13 @@ pub struct RbacV1(Client);
 
 impl RbacV1 {
     /// `clusterrolebindings`
+    #[inline]
     pub fn cluster_role_bindings(&self) -> Accessor<rbac_v1::ClusterRoleBinding> {
         Accessor::typed(&self.0, "")
     }
 
     /// `clusterroles`
+    #[inline]
     pub fn cluster_roles(&self) -> Accessor<rbac_v1::ClusterRole> {
         Accessor::typed(&self.0, "")
     }
@@ -570,11 +586,13 @@ pub struct StorageV1(Client);
 
 impl StorageV1 {
     /// `csidrivers`
+    #[inline]
     pub fn csi_drivers(&self) -> Accessor<storage_v1::CSIDriver> {
         Accessor::typed(&self.0, "")
     }
 
     /// `csinodes`
+    #[inline]
     pub fn csi_nodes(&self) -> Accessor<storage_v1::CSINode> {
         Accessor::typed(&self.0, "")
     }
@@ -585,17 +603,20 @@ impl StorageV1 {
     }
 
     /// `storageclasses`
+    #[inline]
     pub fn storage_classes(&self) -> Accessor<storage_v1::StorageClass> {
         Accessor::typed(&self.0, "")
     }
 
     /// `volumeattachments`
+    #[inline]
     pub fn volume_attachments(&self) -> Accessor<storage_v1::VolumeAttachment> {
         Accessor::typed(&self.0, "")
     }
 
     k8s_if_ge_1_34! {
         /// `volumeattributesclasses`
+        #[inline]
         pub fn volume_attributes_classes(&self) -> Accessor<storage_v1::VolumeAttributesClass> {
             Accessor::typed(&self.0, "")
         }
@@ -623,6 +644,7 @@ pub struct AdmissionregistrationV1(Client);
 impl AdmissionregistrationV1 {
     k8s_if_ge_1_36! {
         /// `mutatingadmissionpolicies`
+        #[inline]
         pub fn mutating_admission_policies(&self) -> Accessor<admissionregistration_v1::MutatingAdmissionPolicy> {
             Accessor::typed(&self.0, "")
         }
@@ -630,17 +652,20 @@ impl AdmissionregistrationV1 {
 
     k8s_if_ge_1_36! {
         /// `mutatingadmissionpolicybindings`
+        #[inline]
         pub fn mutating_admission_policy_bindings(&self) -> Accessor<admissionregistration_v1::MutatingAdmissionPolicyBinding> {
             Accessor::typed(&self.0, "")
         }
     }
 
     /// `mutatingwebhookconfigurations`
+    #[inline]
     pub fn mutating_webhook_configurations(&self) -> Accessor<admissionregistration_v1::MutatingWebhookConfiguration> {
         Accessor::typed(&self.0, "")
     }
 
     /// `validatingadmissionpolicies`
+    #[inline]
     pub fn validating_admission_policies(&self) -> Accessor<admissionregistration_v1::ValidatingAdmissionPolicy> {
         Accessor::typed(&self.0, "")
     }
@@ -680,6 +705,7 @@ pub struct ApiextensionsV1(Client);
 
 impl ApiextensionsV1 {
     /// `customresourcedefinitions`
+    #[inline]
     pub fn custom_resource_definitions(&self) -> Accessor<apiextensions_v1::CustomResourceDefinition> {
         Accessor::typed(&self.0, "")
     }
@@ -695,6 +721,7 @@ pub struct SchedulingV1(Client);
 
 impl SchedulingV1 {
     /// `priorityclasses`
+    #[inline]
     pub fn priority_classes(&self) -> Accessor<scheduling_v1::PriorityClass> {
         Accessor::typed(&self.0, "")
     }
@@ -725,6 +752,7 @@ pub struct NodeV1(Client);
 
 impl NodeV1 {
     /// `runtimeclasses`
+    #[inline]
     pub fn runtime_classes(&self) -> Accessor<node_v1::RuntimeClass> {
         Accessor::typed(&self.0, "")
     }
@@ -756,6 +784,7 @@ k8s_if_ge_1_34! {
 
     impl ResourceV1 {
         /// `deviceclasses`
+        #[inline]
         pub fn device_classes(&self) -> Accessor<resource_v1::DeviceClass> {
             Accessor::typed(&self.0, "")
         }
@@ -771,6 +800,7 @@ k8s_if_ge_1_34! {
         }
 
         /// `resourceslices`
+        #[inline]
         pub fn resource_slices(&self) -> Accessor<resource_v1::ResourceSlice> {
             Accessor::typed(&self.0, "")
         }
@@ -790,11 +820,13 @@ pub struct FlowcontrolV1(Client);
 
 impl FlowcontrolV1 {
     /// `flowschemas`
+    #[inline]
     pub fn flow_schemas(&self) -> Accessor<flowcontrol_v1::FlowSchema> {
         Accessor::typed(&self.0, "")
     }
 
     /// `prioritylevelconfigurations`
+    #[inline]
     pub fn priority_level_configurations(&self) -> Accessor<flowcontrol_v1::PriorityLevelConfiguration> {
         Accessor::typed(&self.0, "")
     }
