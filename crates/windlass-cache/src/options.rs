@@ -153,14 +153,13 @@ impl InformerOptions {
     }
 
     /// Sets how many bytes of bodies are stored uncompressed; further bodies are compressed, if the feature
-    /// `compression` is enabled. Defaults to 512 MiB, or to
-    /// an eighth of the memory limit of the process' cgroup (version 1 or 2) if that is less: 16 MiB in a container
-    /// with a limit of 128 MiB.
+    /// `compression` is enabled. Defaults to 512 MiB, or to an eighth of the memory limit of the process' cgroup
+    /// (version 1 or 2) if that is less: 16 MiB in a container with a limit of 128 MiB.
     ///
     /// A quarter of the budget is available to the most recently decoded objects, which don't have to be decoded again.
     /// Each counts as six times its encoded size. Objects read only once so far get a small part of this quarter. An
     /// object that is read again while it is retained, or has to be decoded a second time, moves to the larger part.
-    /// With 0, every body is compressed.
+    /// With 0, every body is compressed, if the feature is enabled.
     pub fn budget(mut self, bytes: usize) -> Self {
         self.budget = bytes;
         self

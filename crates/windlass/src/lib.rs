@@ -45,7 +45,6 @@
 //! | `apply-configurations` | no | `windlass::apply_configurations`: apply configurations of the built-in kinds |
 //! | `schema` | yes | `windlass::api::schema`: the merge and comparison rules of the built-in kinds |
 //! | `certificates` | yes | certificates that the program creates itself, for webhooks and metrics; needs `ring` or `aws-lc-rs` |
-//! | `compression` | yes | compression of cached bodies beyond the memory budget, with zstd |
 //! | `console` | yes | `windlass::runtime::console`: the state of a manager in a browser |
 //! | `gzip` | yes | compressed responses |
 //! | `http2` | yes | HTTP/2 of the client |
@@ -56,6 +55,7 @@
 //! | `openssl` | no | TLS with the system's OpenSSL |
 //! | `graviola` | no | TLS with graviola, which needs no C compiler |
 //! | `envtest` | no | `windlass::envtest`: an API server, clients and managers for tests, in process |
+//! | `compression` | no | compression of cached bodies beyond the memory budget, with zstd |
 //! | `config` | no | `windlass::config`: the configuration file of a manager; includes `certificates`, `console`, `metrics` and `sharding` |
 //! | `flags` | no | command-line flags with the same settings, for `clap` |
 //! | `logging` | no | the log configured by file and flags, with `tracing-subscriber` |
