@@ -52,6 +52,8 @@ pub(crate) struct RegistryOptions {
     /// The address range of services.
     pub(crate) service_cidr: ServiceCidr,
     pub(crate) pod_accounts: PodAccounts,
+    /// The lifetime of events; `None` for the default.
+    pub(crate) event_lifetime: Option<Duration>,
     /// The time by which lists can miss recent writes to other kinds.
     pub(crate) list_lag: Duration,
 }
@@ -65,8 +67,8 @@ pub(crate) async fn start(
     authorizer: Arc<Authorizer>,
     address: SocketAddr,
 ) -> Result<Registry, Status> {
-    let RegistryOptions { kubernetes, service_cidr, pod_accounts, list_lag } = choices;
-    let options = KindOptions { kubernetes, service_cidr, entropy: entropy.clone() };
+    let RegistryOptions { kubernetes, service_cidr, pod_accounts, event_lifetime, list_lag } = choices;
+    let options = KindOptions { kubernetes, service_cidr, entropy: entropy.clone(), event_lifetime };
     let registry =
         Registry::new(storage, kinds::built_ins(&options), admission::chain(pod_accounts, authorizer), clock, entropy)
             .await?;
@@ -78,7 +80,7 @@ pub(crate) async fn start(
     Ok(registry)
 }
 
-/// Creates missing objects. Existing objects are not changed.
+/// Creates missing objects. Existing ones keep their content, except for the address of this server.
 async fn bootstrap(registry: &Registry, cidr: ServiceCidr, endpoint: Endpoint) -> Result<(), Status> {
     for name in NAMESPACES {
         ensure(registry, "", "namespaces", None, json!({"metadata": {"name": name}})).await?;
@@ -102,7 +104,7 @@ async fn bootstrap(registry: &Registry, cidr: ServiceCidr, endpoint: Endpoint) -
             "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
         "subsets": [{"addresses": [{"ip": address}], "ports": [port]}],
     });
-    ensure(registry, "", "endpoints", Some("default"), endpoints).await?;
+    ensure_with(registry, "", "endpoints", Some("default"), endpoints, &["subsets"]).await?;
     let slice = json!({
         "metadata": {"name": "kubernetes", "namespace": "default",
             "labels": {"kubernetes.io/service-name": "kubernetes"}},
@@ -110,7 +112,8 @@ async fn bootstrap(registry: &Registry, cidr: ServiceCidr, endpoint: Endpoint) -
         "endpoints": [{"addresses": [address], "conditions": {"ready": true}}],
         "ports": [port],
     });
-    ensure(registry, "discovery.k8s.io", "endpointslices", Some("default"), slice).await?;
+    ensure_with(registry, "discovery.k8s.io", "endpointslices", Some("default"), slice, &["endpoints", "ports"])
+        .await?;
     service_addresses(registry, cidr).await?;
     authentication::ensure_tracking(registry, registry.clock()).await?;
     for (name, value, description) in SYSTEM_CLASSES {
@@ -176,6 +179,7 @@ async fn service_addresses(registry: &Registry, cidr: ServiceCidr) -> Result<(),
     Ok(())
 }
 
+/// Creates an object if it is missing. Existing objects are not changed.
 async fn ensure(
     registry: &Registry,
     group: &str,
@@ -183,14 +187,39 @@ async fn ensure(
     namespace: Option<&str>,
     object: Value,
 ) -> Result<(), Status> {
+    ensure_with(registry, group, plural, namespace, object, &[]).await
+}
+
+/// Creates an object if it is missing. Otherwise sets `fields` of the existing one: this server may have another address
+/// than the last one over the same storage.
+async fn ensure_with(
+    registry: &Registry,
+    group: &str,
+    plural: &str,
+    namespace: Option<&str>,
+    object: Value,
+    fields: &[&str],
+) -> Result<(), Status> {
     let resources = registry.resources();
     let Some(resource) = resources.get(group, "v1", plural) else { return Ok(()) };
     let name = object.text(&["metadata", "name"]);
-    if registry.peek(&Target::object(resource, namespace, name)).await?.is_some() {
-        return Ok(());
+    let params = WriteParams { field_manager: "kube-apiserver".to_owned(), ..WriteParams::default() };
+    let existing = Target::object(resource, namespace, name);
+    if let Some(current) = registry.peek(&existing).await? {
+        let mut current = current.value();
+        let outdated: Vec<&str> = fields.iter().copied().filter(|field| current[*field] != object[*field]).collect();
+        if outdated.is_empty() {
+            return Ok(());
+        }
+        for field in outdated {
+            current[field] = object[field].clone();
+        }
+        return match registry.update(&existing, Body::Value(current), params).await {
+            Err(status) if !status.is_conflict() => Err(status),
+            _ => Ok(()),
+        };
     }
     let target = Target::collection(resource, namespace);
-    let params = WriteParams { field_manager: "kube-apiserver".to_owned(), ..WriteParams::default() };
     match registry.create(&target, Body::Value(object), params).await {
         // Another server over the same storage may create it at the same time.
         Err(status) if !status.is_already_exists() => Err(status),

@@ -18,7 +18,7 @@ const PROBES: [(&str, &[Check]); 3] = [
 enum Check {
     /// Always succeeds.
     Ping,
-    /// The storage is reachable.
+    /// The storage takes reads and writes.
     Etcd,
     /// The bootstrap objects exist.
     Bootstrap,
@@ -62,7 +62,7 @@ impl Check {
     async fn holds(self, server: &State) -> bool {
         match self {
             Self::Ping => true,
-            Self::Etcd => server.storage().revision().await.is_ok(),
+            Self::Etcd => server.storage().check().await.is_ok(),
             Self::Bootstrap => server.registry().await.is_ok(),
             Self::Shutdown => !server.is_stopping(),
         }

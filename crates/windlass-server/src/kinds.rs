@@ -13,7 +13,7 @@
 //!
 //! To add a kind: write its module with a `KIND`, and add it to the `KINDS` of its group.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use serde_json::Value;
 use windlass_api::{Entropy, Status};
@@ -77,6 +77,8 @@ pub(crate) struct KindOptions {
     /// The address range of services.
     pub(crate) service_cidr: ServiceCidr,
     pub(crate) entropy: Entropy,
+    /// The lifetime of events; `None` for the default.
+    pub(crate) event_lifetime: Option<Duration>,
 }
 
 /// A row of the table of kinds: the constant rules and the functions of a kind. The functions are those of [`Strategy`];
@@ -256,7 +258,8 @@ impl BuiltIn {
     fn new(kind: &'static Kind, entry: &CatalogResource, options: &KindOptions) -> Self {
         let has_scale = entry.subresources.iter().any(|subresource| subresource.name == "scale");
         let allocator = || AddressAllocator::new(options.service_cidr, options.entropy.clone(), options.kubernetes);
-        let rules = gates::rules(options.kubernetes, entry.group, entry.kind, &kind.rules);
+        let mut rules = gates::rules(options.kubernetes, entry.group, entry.kind, &kind.rules);
+        rules.lifetime = rules.lifetime.map(|default| options.event_lifetime.unwrap_or(default));
         Self {
             kind,
             rules,

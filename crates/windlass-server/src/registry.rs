@@ -24,7 +24,7 @@ use crate::{
     encoded::Encoded,
     identity::User,
     resource::{Conversions, Item, ResourceInfo, ResourceTable, Target, WriteContext},
-    storage::{CommitError, Revision, Storage, StorageError, StoredValue},
+    storage::{Change, CommitError, Revision, Storage, StorageError, StoredValue},
     trace_context::TraceContext,
     warning::Warnings,
     watch_cache::WatchCache,
@@ -317,6 +317,15 @@ impl Registry {
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registry").field("storage", &self.0.storage).finish_non_exhaustive()
+    }
+}
+
+/// Returns the change that stores an object.
+fn put(resource: &ResourceInfo, encoded: &Encoded) -> Change {
+    let body = encoded.storage_bytes();
+    match resource.strategy.rules().lifetime {
+        Some(lifetime) => Change::PutFor(body, lifetime),
+        None => Change::Put(body),
     }
 }
 

@@ -154,6 +154,12 @@ impl ServerBuilder {
         self
     }
 
+    /// Sets the time after which events are deleted, unless they are written again. Defaults to one hour.
+    pub const fn event_lifetime(mut self, lifetime: Duration) -> Self {
+        self.choices.event_lifetime = Some(lifetime);
+        self
+    }
+
     /// Sets the authorization mode. Defaults to roles.
     pub fn authorization(mut self, authorization: Authorization) -> Self {
         self.authorization = authorization;

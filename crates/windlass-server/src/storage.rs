@@ -18,19 +18,26 @@
 //! - After compaction up to N, reads at N and watches after N still work; older ones return
 //!   [`StorageError::Compacted`]. Running watches are not affected.
 //!
-//! Not included: leases and expiry (the registry implements them), transactions over several keys, and waiting for a
-//! future revision ([`StorageError::Future`] is returned immediately). History is not kept forever: a backend may
-//! compact at any time.
+//! - A value with a lifetime is not deleted before it has passed since the last put. Then it is deleted by a commit of its
+//!   own, which watches deliver like any other.
+//!
+//! Not included: transactions over several keys, and waiting for a future revision ([`StorageError::Future`] is returned
+//! immediately). History is not kept forever: a backend may compact at any time. Values with a lifetime may be deleted
+//! later than necessary, for example together with the next commit.
 //!
 //! Futures may be dropped at any time. After that, the commit may or may not have happened.
 
-use std::{error::Error as StdError, fmt, sync::Arc};
+use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 
-pub use self::memory::{MemoryStorage, Retention};
+pub use self::{
+    lifetimes::Lifetimes,
+    memory::{MemoryStorage, Retention},
+};
 
+mod lifetimes;
 pub(crate) mod mailbox;
 mod memory;
 #[cfg(any(test, feature = "testing"))]
@@ -87,8 +94,22 @@ pub enum Expect {
 pub enum Change {
     /// Creates or replaces the value, even by an equal one.
     Put(Bytes),
+    /// Like [`Put`](Self::Put), for this long. A later put replaces the lifetime.
+    PutFor(Bytes, Duration),
     /// Deletes the value. A missing key is a conflict, regardless of the expectation.
     Delete,
+}
+
+impl Change {
+    /// Returns the new body and its lifetime. A deletion has no body.
+    #[must_use]
+    pub fn into_parts(self) -> (Option<Bytes>, Option<Duration>) {
+        match self {
+            Self::Put(body) => (Some(body), None),
+            Self::PutFor(body, lifetime) => (Some(body), Some(lifetime)),
+            Self::Delete => (None, None),
+        }
+    }
 }
 
 /// A successful commit.
@@ -230,6 +251,11 @@ pub type EventStream = BoxStream<'static, Result<StorageEvent, StorageError>>;
 pub trait Storage: fmt::Debug + Send + Sync + 'static {
     /// Returns the current revision.
     fn revision(&self) -> BoxFuture<'_, Result<Revision, StorageError>>;
+
+    /// Returns an error if the storage takes no reads or no writes. The health checks of the server call it.
+    fn check(&self) -> BoxFuture<'_, Result<(), StorageError>> {
+        Box::pin(async move { self.revision().await.map(drop) })
+    }
 
     /// Returns the value of `key`, and the revision at which it was read: `at` or the current one.
     fn get<'a>(

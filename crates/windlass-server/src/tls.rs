@@ -296,7 +296,7 @@ fn in_file<T>(path: &Path, result: io::Result<T>) -> Result<T, TlsError> {
 
 /// Writes a file that only its owner can read, completely or not at all: to a new file with a random name, which is
 /// then moved into place. An existing link is replaced, not followed.
-fn write_secret(path: &Path, text: &str) -> io::Result<()> {
+pub(crate) fn write_secret(path: &Path, text: &str) -> io::Result<()> {
     use std::io::Write as _;
     let directory = path.parent().unwrap_or_else(|| Path::new("."));
     // The file is created with mode 600.

@@ -5,7 +5,8 @@
 //! random source, never from a seed, and exists as long as the server.
 
 use std::{
-    fmt,
+    fmt, fs, io,
+    path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
 
@@ -24,7 +25,7 @@ use windlass_api::{Meta, Status};
 
 use super::Identity;
 use crate::identity::User;
-use crate::{codec::go_quote, object::Tree, registry::Registry, resource::Target};
+use crate::{codec::go_quote, object::Tree, registry::Registry, resource::Target, tls::write_secret};
 
 /// The default issuer of tokens.
 const ISSUER: &str = "https://kubernetes.default.svc";
@@ -37,7 +38,8 @@ const SPKI_PREFIX: [u8; 26] = [
 
 /// The issuer name and the signing key of service account tokens.
 ///
-/// By default the issuer is `https://kubernetes.default.svc`, and a key is generated with the first token.
+/// By default the issuer is `https://kubernetes.default.svc`, and a key is generated with the first token. Tokens are then
+/// invalid after a restart, even if the storage lasts.
 #[must_use]
 pub struct TokenIssuer {
     name: Arc<str>,
@@ -53,6 +55,15 @@ pub enum KeyError {
     /// The key is of an unsupported type.
     #[error("unsupported signing key of service account tokens: expected ECDSA P-256 in PKCS #8")]
     Kind,
+    /// The file of the key could not be read or written.
+    #[error("could not use {}", path.display())]
+    File {
+        /// The path of the file.
+        path: PathBuf,
+        /// The reason.
+        #[source]
+        source: io::Error,
+    },
 }
 
 /// Issues and verifies tokens.
@@ -135,6 +146,18 @@ impl TokenIssuer {
     /// Creates an issuer with this URL as its name. The URL is also the default audience of tokens.
     pub fn named(name: impl Into<Arc<str>>) -> Self {
         Self { name: name.into(), key: None }
+    }
+
+    /// Sets the private key to the one in a file. Creates the file, with a generated key, on first use.
+    ///
+    /// Blocks on the file system.
+    pub fn persisted(self, path: &Path) -> Result<Self, KeyError> {
+        let failed = |source| KeyError::File { path: path.to_owned(), source };
+        if !path.try_exists().map_err(failed)? {
+            let key = rcgen::KeyPair::generate().map_err(|error| failed(io::Error::other(error)))?;
+            write_secret(path, &key.serialize_pem()).map_err(failed)?;
+        }
+        self.signing_with(&fs::read_to_string(path).map_err(failed)?)
     }
 
     /// Sets the private key: ECDSA over P-256, as PKCS #8 in PEM.

@@ -11,6 +11,7 @@ fn table() -> ResourceTable {
         kubernetes: KubernetesVersion::default(),
         service_cidr: "10.0.0.0/24".parse().unwrap(),
         entropy: Entropy::seeded(1),
+        event_lifetime: None,
     };
     built_ins(&options)
 }

@@ -470,6 +470,7 @@ mod tests {
             kubernetes: KubernetesVersion::default(),
             service_cidr: ServiceCidr::default(),
             entropy: Entropy::seeded(1),
+            event_lifetime: None,
         };
         let table = kinds::built_ins(&options);
         let resource = table.iter().find(|resource| resource.group == path.group && resource.plural == path.resource);

@@ -1,7 +1,7 @@
 //! Events: one kind in the core group and in `events.k8s.io`, with different field names. They are stored as events of
 //! the core group.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use crate::kinds::{View, prelude::*};
 
@@ -60,8 +60,16 @@ pub(super) const KINDS: &[Kind] = &[Kind {
 }];
 
 /// The rules of both kinds.
-const EVENT: Rules =
-    Rules { create_on_update: true, dependents: Dependents::Unsupported, cached: false, ..Rules::COMMON };
+const EVENT: Rules = Rules {
+    create_on_update: true,
+    dependents: Dependents::Unsupported,
+    cached: false,
+    lifetime: Some(LIFETIME),
+    ..Rules::COMMON
+};
+
+/// The default of kube-apiserver's `--event-ttl`.
+const LIFETIME: Duration = Duration::from_hours(1);
 
 /// The names of a field in the core group and in `events.k8s.io`. Both groups also have a field `source`.
 const NAMES: [(&str, &str); 7] = [

@@ -312,6 +312,7 @@ mod tests {
                 kubernetes,
                 service_cidr: "10.0.0.0/24".parse().unwrap(),
                 entropy: windlass_api::Entropy::seeded(1),
+                event_lifetime: None,
             };
             let mut slice = json!({"spec": {"driver": "d", "devices": [
                 {"name": "a", "nodeName": "n", "capacity": {"x": {"value": "1", "requestPolicy": {"default": "1"}}}},
@@ -331,6 +332,7 @@ mod tests {
             kubernetes: KubernetesVersion::V1_33,
             service_cidr: "10.0.0.0/24".parse().unwrap(),
             entropy: windlass_api::Entropy::seeded(1),
+            event_lifetime: None,
         };
         let mut slice = json!({"endpoints": [{"hints": {"forNodes": [{"name": "n"}]}}]});
         let kinds = built_ins(&options);

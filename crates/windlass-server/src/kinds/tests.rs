@@ -10,7 +10,7 @@ use crate::{
 
 fn resources(kubernetes: KubernetesVersion) -> ResourceTable {
     let service_cidr = "10.0.0.0/24".parse().unwrap();
-    built_ins(&KindOptions { kubernetes, service_cidr, entropy: Entropy::seeded(1) })
+    built_ins(&KindOptions { kubernetes, service_cidr, entropy: Entropy::seeded(1), event_lifetime: None })
 }
 
 #[test]

@@ -3,11 +3,11 @@
 use serde_json::Value;
 use windlass_api::{DryRun, Status};
 
-use super::{Registry, ResponseBody, WriteParams, Written, commit_failure, field_manager, meta, size::check_size};
+use super::{Registry, ResponseBody, WriteParams, Written, commit_failure, field_manager, meta, put, size::check_size};
 use crate::{
     encoded::Encoded,
     registry::{Attributes, Operation},
-    storage::{Change, CommitError, Expect, Revision},
+    storage::{CommitError, Expect, Revision},
 };
 use crate::{
     object::{Errors, Field, NameRule, Tree, as_object, metadata_mut},
@@ -119,7 +119,7 @@ impl Registry {
             };
         }
         check_size(&key, Expect::Absent, &encoded)?;
-        let committed = self.0.storage.commit(&key, Expect::Absent, Change::Put(encoded.storage_bytes())).await;
+        let committed = self.0.storage.commit(&key, Expect::Absent, put(resource, &encoded)).await;
         match committed {
             Ok(committed) => {
                 let item = Item { encoded, revision: committed.revision };

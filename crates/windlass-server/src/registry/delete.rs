@@ -10,7 +10,9 @@ use windlass_api::{
 };
 
 use self::marked::Progress;
-use super::{ItemList, ListParams, Registry, ResponseBody, commit_failure, size::check_size, update::observe_deleted};
+use super::{
+    ItemList, ListParams, Registry, ResponseBody, commit_failure, put, size::check_size, update::observe_deleted,
+};
 use crate::{
     encoded::Encoded,
     identity::User,
@@ -329,7 +331,7 @@ impl Registry {
         }
         let expect = Expect::Unchanged(current.modified);
         check_size(&current.key, expect, &encoded)?;
-        match self.0.storage.commit(&current.key, expect, Change::Put(encoded.storage_bytes())).await {
+        match self.0.storage.commit(&current.key, expect, put(&target.resource, &encoded)).await {
             Ok(committed) => Ok(Ok(Item { encoded, revision: committed.revision })),
             Err(CommitError::Conflict { current }) => Ok(Err(current)),
             Err(error) => Err(commit_failure(&error)),

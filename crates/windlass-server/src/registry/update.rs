@@ -6,7 +6,7 @@ use windlass_api::{DryRun, GroupKind, Status};
 use super::{
     Registry, ResponseBody, WriteParams, Written, commit_failure,
     field_manager::{self, Application, DetachedFields, Scaling},
-    meta, patch,
+    meta, patch, put,
     read::parse_uint,
     scale,
     size::check_size,
@@ -222,7 +222,7 @@ impl Registry {
             return Ok(Attempt::Done(unchanged));
         }
         check_size(&current.key, expect, &encoded)?;
-        match self.0.storage.commit(&current.key, expect, Change::Put(encoded.storage_bytes())).await {
+        match self.0.storage.commit(&current.key, expect, put(resource, &encoded)).await {
             Ok(committed) => {
                 let item = Item { encoded, revision: committed.revision };
                 if let Some(allocation) = allocation {

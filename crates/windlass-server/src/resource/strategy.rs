@@ -1,6 +1,6 @@
 //! The rules that differ between kinds.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, time::Duration};
 
 use serde_json::{Map, Value};
 use windlass_api::{Clock, Status};
@@ -176,6 +176,8 @@ pub(crate) struct Rules {
     /// Returns `true` if the first update of this new object is written even without changes. The real server stores
     /// such an object without the defaults that it applies on reads.
     pub(crate) rewrites_new: fn(&Value) -> bool,
+    /// The time for which an object is stored after its last write; `None` until it is deleted.
+    pub(crate) lifetime: Option<Duration>,
     /// `true` if the strategy receives the stored objects at server start, and objects after their deletion.
     pub(crate) restores: bool,
 }
@@ -334,6 +336,7 @@ impl Rules {
         changes_first: false,
         validated_twice: false,
         rewrites_new: |_| false,
+        lifetime: None,
         restores: false,
     };
 

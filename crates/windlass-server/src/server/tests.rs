@@ -22,6 +22,7 @@ use crate::{http::Body, tls::TlsIdentity};
 mod delivery;
 mod extensions;
 mod identity;
+mod lasting;
 mod limits;
 mod protobuf;
 mod sockets;

@@ -1,7 +1,8 @@
 //! The memory backend: an ordered map with every version of each key, and a log with the events of the retained
 //! history.
 //!
-//! It has no background task: commits trigger compaction, and an idle store does nothing. Concurrent reads share a
+//! It has no background task: commits trigger compaction and the deletion of expired values, and an idle store does
+//! nothing. Concurrent reads share a
 //! lock. A commit holds the lock for one map operation. Long ranges and compactions take it repeatedly for short
 //! periods. Starting a watch takes the log's lock only, while it copies references to the events to replay.
 
@@ -14,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use futures::{FutureExt, Stream, StreamExt, future::BoxFuture};
 use parking_lot::{Mutex, RwLock};
 use tokio::{task::coop, time::Instant};
@@ -23,7 +25,7 @@ use self::{
     log::{Log, Watcher},
 };
 use super::{
-    Change, CommitError, Committed, EventStream, Expect, Range, RangeQuery, Revision, Storage, StorageError,
+    Change, CommitError, Committed, EventStream, Expect, Lifetimes, Range, RangeQuery, Revision, Storage, StorageError,
     StorageEvent, StoredValue,
     mailbox::{Capacity, Closed, Discarded},
 };
@@ -71,6 +73,9 @@ const WATCH_CAPACITY: Capacity = Capacity { items: 1 << 16, bytes: 256 << 20 };
 
 /// The number of keys that a range or a compaction visits before it releases the lock.
 const KEYS_PER_LOCK: usize = 1024;
+
+/// The number of expired values that a commit deletes at most.
+const EXPIRED_PER_COMMIT: usize = 16;
 
 /// Storage in the memory of this process. Clones share the store. It is dropped with the last clone, which also ends
 /// its watches.
@@ -232,48 +237,83 @@ impl Store {
     }
 
     fn commit(&self, key: &str, expect: Expect, change: Change) -> Result<Committed, CommitError> {
-        let mut freed = Freed::default();
-        let (committed, woken) = {
+        let mut effects = Effects::default();
+        let result = {
             let mut index = self.index.write();
-            let revision = index.revision().next();
-            let latest = index.latest(key);
-            let as_expected = match (&expect, latest) {
-                (Expect::Absent, None) => matches!(change, Change::Put(_)),
-                (Expect::Unchanged(at), Some(latest)) => latest.modified == *at,
-                _ => false,
-            };
-            if !as_expected {
-                return Err(CommitError::Conflict { current: latest.cloned() });
-            }
-            let previous = latest.cloned();
-            let key = index.shared_key(key);
-            let value = match change {
-                Change::Put(body) => {
-                    let created = previous.as_ref().map_or(revision, |previous| previous.created);
-                    Some(StoredValue { key: Arc::clone(&key), body, created, modified: revision })
-                }
-                Change::Delete => None,
-            };
-            let version = value.clone().map_or(Version::Deleted(revision), Version::Live);
-            index.put(&key, version);
-            let committed = Committed { revision, value: value.clone(), previous: previous.clone() };
-            let mut log = self.log.lock();
-            let event = StorageEvent { revision, key, current: value, previous };
             let now = Instant::now();
-            let woken = log.append(Arc::new(event), now, &mut freed.backlogs);
-            if log.is_over_budget(index.live_bytes(), now) {
-                let oldest = log.oldest_within_budget(index.live_bytes(), now);
-                index.forget_before(oldest);
-                log.forget_before(oldest);
-                freed.trim(&mut index, &mut log, KEYS_PER_LOCK);
-            }
-            index.unpin_excess(self.retention.pages, now, &mut freed.versions);
-            (committed, woken)
+            self.delete_expired(&mut index, now, &mut effects);
+            let result = self.checked_commit(&mut index, key, expect, change, now, &mut effects);
+            index.unpin_excess(self.retention.pages, now, &mut effects.freed.versions);
+            result
         };
-        for watcher in woken {
+        for watcher in effects.woken {
             watcher.mailbox.wake();
         }
-        Ok(committed)
+        result
+    }
+
+    /// Commits a change if the key is in the expected state.
+    fn checked_commit(
+        &self,
+        index: &mut Index,
+        key: &str,
+        expect: Expect,
+        change: Change,
+        now: Instant,
+        effects: &mut Effects,
+    ) -> Result<Committed, CommitError> {
+        let latest = index.latest(key);
+        let as_expected = match (&expect, latest) {
+            (Expect::Absent, None) => change != Change::Delete,
+            (Expect::Unchanged(at), Some(latest)) => latest.modified == *at,
+            _ => false,
+        };
+        if !as_expected {
+            return Err(CommitError::Conflict { current: latest.cloned() });
+        }
+        let key = index.shared_key(key);
+        let (body, lifetime) = change.into_parts();
+        index.lifetimes.set(&key, lifetime.and_then(|lifetime| now.checked_add(lifetime)));
+        Ok(self.apply(index, key, body, now, effects))
+    }
+
+    /// Applies a change that was checked: a put, or without a body a deletion.
+    fn apply(
+        &self,
+        index: &mut Index,
+        key: Arc<str>,
+        body: Option<Bytes>,
+        now: Instant,
+        effects: &mut Effects,
+    ) -> Committed {
+        let revision = index.revision().next();
+        let previous = index.latest(&key).cloned();
+        let value = body.map(|body| {
+            let created = previous.as_ref().map_or(revision, |previous| previous.created);
+            StoredValue { key: Arc::clone(&key), body, created, modified: revision }
+        });
+        index.put(&key, value.clone().map_or(Version::Deleted(revision), Version::Live));
+        let committed = Committed { revision, value: value.clone(), previous: previous.clone() };
+        let mut log = self.log.lock();
+        let event = StorageEvent { revision, key, current: value, previous };
+        effects.woken.extend(log.append(Arc::new(event), now, &mut effects.freed.backlogs));
+        if log.is_over_budget(index.live_bytes(), now) {
+            let oldest = log.oldest_within_budget(index.live_bytes(), now);
+            index.forget_before(oldest);
+            log.forget_before(oldest);
+            effects.freed.trim(index, &mut log, KEYS_PER_LOCK);
+        }
+        committed
+    }
+
+    /// Deletes some values whose lifetime has ended.
+    fn delete_expired(&self, index: &mut Index, now: Instant, effects: &mut Effects) {
+        for _ in 0..EXPIRED_PER_COMMIT {
+            let Some(key) = index.lifetimes.take_expired(now) else { return };
+            if index.latest(&key).is_some() {
+                self.apply(index, key, None, now, effects);
+            }
+        }
     }
 
     fn watch(self: &Arc<Self>, prefix: &str, after: Revision) -> Result<Watch, StorageError> {
@@ -313,6 +353,13 @@ impl Drop for Store {
             watcher.mailbox.wake();
         }
     }
+}
+
+/// The effects of a commit that take place after the locks are released.
+#[derive(Default)]
+struct Effects {
+    freed: Freed,
+    woken: Vec<Arc<Watcher>>,
 }
 
 /// Removed versions and events. They are dropped after the locks are released, because freeing many bodies takes time.

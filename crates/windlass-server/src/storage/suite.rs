@@ -60,6 +60,7 @@ macro_rules! storage_suite {
             events_contain_previous_and_new_values
             list_and_watch_are_gapless_under_concurrent_writes
             unread_watch_does_not_block_writers_or_skip_events
+            values_are_deleted_after_their_lifetime
         }
     };
 }
@@ -210,6 +211,32 @@ pub async fn pages_of_one_revision_are_one_snapshot(store: Store) {
     }
     let expected: Vec<_> = (0..6).map(|n| (format!("/a/{n}"), "old".to_owned())).collect();
     assert_eq!(seen, expected);
+}
+
+/// A value with a lifetime is deleted by a commit. The last put decides the lifetime.
+pub async fn values_are_deleted_after_their_lifetime(store: Store) {
+    let put_for = |text: &'static str, lifetime| Change::PutFor(Bytes::from_static(text.as_bytes()), lifetime);
+    let mut events = watch(&store, "/brief/", Revision(1)).await;
+    let kept = store.commit("/brief/kept", Expect::Absent, put_for("1", Duration::from_hours(1))).await.unwrap();
+    store.commit("/brief/kept", Expect::Unchanged(kept.revision), put("2")).await.unwrap();
+    let gone = create(&store, "/brief/gone", "1").await;
+    let brief = put_for("2", Duration::from_millis(50));
+    let gone = store.commit("/brief/gone", Expect::Unchanged(gone.revision), brief).await.unwrap();
+    assert_eq!(revisions(&mut events, 4).await.len(), 4);
+    let expired = async {
+        for n in 0.. {
+            // Some backends delete expired values together with the next commit.
+            create(&store, &format!("/other/{n}"), "").await;
+            if let Ok(event) = time::timeout(Duration::from_millis(20), events.next()).await {
+                return event.unwrap().unwrap();
+            }
+        }
+        unreachable!("the loop has no end")
+    };
+    let expired = time::timeout(PATIENCE, expired).await.unwrap();
+    assert_eq!((&*expired.key, expired.current, expired.previous), ("/brief/gone", None, gone.value));
+    assert_eq!(store.get("/brief/gone", None).await.unwrap().1, None);
+    assert_eq!(text(&store.get("/brief/kept", None).await.unwrap().1.unwrap()), "2");
 }
 
 /// Every earlier state can be read until compaction.

@@ -15,8 +15,12 @@ const RECORDED: &str = include_str!("tests/recorded.jsonl");
 const VERSION: KubernetesVersion = KubernetesVersion::V1_36;
 
 fn resources() -> ResourceTable {
-    let options =
-        KindOptions { kubernetes: VERSION, service_cidr: "10.0.0.0/24".parse().unwrap(), entropy: Entropy::seeded(1) };
+    let options = KindOptions {
+        kubernetes: VERSION,
+        service_cidr: "10.0.0.0/24".parse().unwrap(),
+        entropy: Entropy::seeded(1),
+        event_lifetime: None,
+    };
     built_ins(&options)
 }
 

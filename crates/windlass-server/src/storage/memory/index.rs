@@ -10,7 +10,7 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use super::{Revision, StorageError, StoredValue, pins::Pins};
+use super::{Lifetimes, Revision, StorageError, StoredValue, pins::Pins};
 
 /// Every key with its readable versions.
 #[derive(Debug)]
@@ -19,7 +19,8 @@ pub(super) struct Index {
     revision: Revision, // the revision of the last commit
     oldest: Revision,   // the oldest readable revision; older versions may exist until they are trimmed
     live_bytes: usize,  // the total size of the latest versions' bodies
-    pins: Mutex<Pins>,  // older revisions that paged lists can read; locked after the index
+    pub(super) lifetimes: Lifetimes,
+    pins: Mutex<Pins>, // older revisions that paged lists can read; locked after the index
 }
 
 /// The result of a commit for one key.
@@ -48,7 +49,14 @@ pub(super) struct Page<'a> {
 impl Index {
     pub(super) fn new() -> Self {
         let (revision, oldest) = (Revision(1), Revision(1));
-        Self { keys: BTreeMap::new(), revision, oldest, live_bytes: 0, pins: Mutex::default() }
+        Self {
+            keys: BTreeMap::new(),
+            revision,
+            oldest,
+            live_bytes: 0,
+            lifetimes: Lifetimes::default(),
+            pins: Mutex::default(),
+        }
     }
 
     pub(super) fn revision(&self) -> Revision {
