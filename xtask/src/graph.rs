@@ -73,6 +73,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "windlass-runtime",
         ],
     ),
+    ("windlass-storage", &["windlass-server"]),
     ("windlass-scaffold", &["windlass-api"]),
     ("windlass-cli", &[ALL]),
     ("windlass-examples", &[ALL]),

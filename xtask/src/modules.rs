@@ -17,7 +17,7 @@ use syn::{
 use crate::Result;
 
 /// The crates whose modules form layers.
-const LAYERED: [&str; 9] = [
+const LAYERED: [&str; 10] = [
     "windlass-api",
     "windlass-cache",
     "windlass-cel",
@@ -27,6 +27,7 @@ const LAYERED: [&str; 9] = [
     "windlass-manifests",
     "windlass-serve",
     "windlass-server",
+    "windlass-storage",
 ];
 
 /// The crates without cycles among their modules, whose lib.rs follows the path of a change instead of the layers.
