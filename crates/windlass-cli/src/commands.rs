@@ -16,6 +16,7 @@ pub(crate) mod migrate;
 pub(crate) mod proxy;
 pub(crate) mod run;
 pub(crate) mod scaffolding;
+pub(crate) mod snapshot;
 pub(crate) mod up;
 
 use std::io::{self, Write as _};

@@ -1,7 +1,7 @@
 //! A control plane in this process, for several commands: API server, controllers and simulated nodes.
 //!
 //! Guaranteed: as soon as the kubeconfig is written, clients can connect. Server and controllers stop together, and the
-//! controllers' last writes complete. Not guaranteed: persistence. The cluster is lost when the process ends.
+//! controllers' last writes complete. The cluster is lost when the process ends, unless it has a data directory.
 
 use std::{
     error::Error,
@@ -24,11 +24,11 @@ use windlass_client::{
 use windlass_controllers::{BuiltIn, Controllers};
 use windlass_runtime::Manager;
 use windlass_server::{
-    AuthorizerChain, KubernetesVersion, PodAccounts, Server, TlsIdentity,
-    storage::{MemoryStorage, Retention, Storage},
+    AuthorizerChain, KubernetesVersion, PodAccounts, Server, TlsIdentity, TokenIssuer,
+    storage::{MemoryStorage, Retention},
 };
 
-use crate::descriptions;
+use crate::{data_directory::DataDirectory, descriptions};
 
 /// The name of the cluster, user and context in the kubeconfig.
 const NAME: &str = "windlass";
@@ -54,6 +54,8 @@ pub(crate) struct Settings {
     pub(crate) console: Option<SocketAddr>,
     /// The authorizers; `None` means RBAC only.
     pub(crate) authorizers: Option<AuthorizerChain>,
+    /// The directory of the cluster; `None` means in memory.
+    pub(crate) data: Option<PathBuf>,
     /// A hint for the user if the address is in use.
     pub(crate) hint: &'static str,
 }
@@ -65,8 +67,7 @@ pub(crate) struct Bound {
     listener: TcpListener,
     address: SocketAddr,
     console: Option<(TcpListener, SocketAddr)>,
-    tls: TlsIdentity,
-    token: String,
+    data: DataDirectory,
 }
 
 /// A running control plane.
@@ -92,13 +93,20 @@ impl Bound {
             }
             None => None,
         };
-        let tls = TlsIdentity::generate(names(address.ip()))?;
-        Ok(Self { settings, listener, address, console, tls, token: token() })
+        let names = names(address.ip());
+        let data = match settings.data.clone() {
+            Some(path) => {
+                let opened = tokio::task::spawn_blocking(move || DataDirectory::open(&path, names, token)).await?;
+                opened.map_err(|error| -> Box<dyn Error> { error })?
+            }
+            None => in_memory(names)?,
+        };
+        Ok(Self { settings, listener, address, console, data })
     }
 
     /// Adds the cluster to a kubeconfig and makes it the current context. Other entries of an existing file are kept.
     pub(crate) fn write_kubeconfig(&self, path: &Path) -> Result<PathBuf, Box<dyn Error>> {
-        write_kubeconfig(path, &self.url(), self.tls.ca_pem(), &self.token)
+        write_kubeconfig(path, &self.url(), self.data.tls.ca_pem(), &self.data.token)
     }
 
     /// Returns the server's URL on this machine.
@@ -112,15 +120,16 @@ impl Bound {
     }
 
     pub(crate) fn start(self) -> ControlPlane {
-        let Self { settings, listener, address, console, tls, token } = self;
+        let Self { settings, listener, address, console, data } = self;
+        let DataDirectory { storage, tls, issuer, token } = data;
         // Pods require their service account only if the controller that creates it runs.
         let creates_accounts = settings.controllers.contains(BuiltIn::ServiceAccount);
         let accounts = if creates_accounts { PodAccounts::Required } else { PodAccounts::Optional };
-        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::with_retention(HISTORY));
         let server = Server::builder()
             .kubernetes(settings.kubernetes)
             .storage(storage)
             .token(token)
+            .token_issuer(issuer)
             .address(address)
             .pod_accounts(accounts)
             .descriptions(descriptions::schemas);
@@ -214,6 +223,16 @@ fn names(bound: IpAddr) -> Vec<String> {
     names
 }
 
+/// Returns what a data directory contains, for a cluster that is lost when the process ends.
+fn in_memory(names: Vec<String>) -> Result<DataDirectory, Box<dyn Error>> {
+    Ok(DataDirectory {
+        storage: Arc::new(MemoryStorage::with_retention(HISTORY)),
+        tls: TlsIdentity::generate(names)?,
+        issuer: TokenIssuer::default(),
+        token: token(),
+    })
+}
+
 fn token() -> String {
     let entropy = Entropy::os();
     format!("{:016x}{:016x}", entropy.next_u64(), entropy.next_u64())
@@ -244,8 +263,8 @@ fn write_kubeconfig(path: &Path, url: &str, ca: &str, token: &str) -> Result<Pat
 const ANSWER: Duration = Duration::from_secs(1);
 
 /// Warns if the kubeconfig refers to a running control plane, which will be replaced.
-pub(crate) async fn warn_if_replaced(path: &Path) {
-    if let Some(url) = answering(path).await {
+pub(crate) async fn warn_if_replaced(path: &Path, own: &str) {
+    if let Some(url) = answering(path, own).await {
         tracing::warn!(
             "{}: replaces the running control plane at {url}; set another file with --kubeconfig",
             path.display()
@@ -253,13 +272,18 @@ pub(crate) async fn warn_if_replaced(path: &Path) {
     }
 }
 
-/// Returns the URL of a kubeconfig's control plane if it responds to the credentials in the file.
-async fn answering(path: &Path) -> Option<String> {
+/// Returns the URL of a kubeconfig's control plane if it responds to the credentials in the file. `own` is the URL of this
+/// process, which cannot be that of another one.
+async fn answering(path: &Path, own: &str) -> Option<String> {
     // A file that cannot be read is reported when it is written.
     let kubeconfig = Kubeconfig::read(path).ok()?;
     let selection = Selection { context: Some(NAME.to_owned()), ..Selection::default() };
     let config = Config::from_kubeconfig(&kubeconfig, &selection).ok()?;
-    let (url, client) = (config.server.to_string(), Client::new(config).ok()?);
+    let url = config.server.to_string();
+    if url.trim_end_matches('/') == own {
+        return None;
+    }
+    let client = Client::new(config).ok()?;
     tokio::time::timeout(ANSWER, client.server_version()).await.ok()?.ok()?;
     Some(url)
 }
@@ -290,7 +314,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("windlass-up-{}", Entropy::os().uuid()));
         fs::create_dir_all(&directory).unwrap();
         let path = directory.join("config");
-        assert_eq!(answering(&path).await, None);
+        assert_eq!(answering(&path, "").await, None);
         let bind = (Ipv4Addr::LOCALHOST, 0).into();
         let controllers = "none".parse().unwrap();
         let bound = Bound::bind(Settings {
@@ -300,6 +324,7 @@ mod tests {
             controllers,
             console: None,
             authorizers: None,
+            data: None,
             hint: "",
         })
         .await
@@ -307,9 +332,10 @@ mod tests {
         let url = bound.url();
         bound.write_kubeconfig(&path).unwrap();
         let plane = bound.start();
-        assert_eq!(answering(&path).await.map(|found| found.trim_end_matches('/').to_owned()), Some(url));
+        assert_eq!(answering(&path, &url).await, None, "its own address");
+        assert_eq!(answering(&path, "").await.map(|found| found.trim_end_matches('/').to_owned()), Some(url));
         plane.stop().await.unwrap();
-        assert_eq!(answering(&path).await, None);
+        assert_eq!(answering(&path, "").await, None);
         fs::remove_dir_all(directory).unwrap();
     }
 

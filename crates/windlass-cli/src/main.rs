@@ -16,6 +16,7 @@ mod authorization;
 mod commands;
 mod connection;
 mod control_plane;
+mod data_directory;
 mod descriptions;
 mod memory;
 mod recorder;
@@ -40,7 +41,7 @@ use windlass_api::ErrorChain;
 
 use commands::{
     api_resources, api_versions, completion, create, demo, edit, envtest_assets, generate, get, import, init, migrate,
-    proxy, run, up,
+    proxy, run, snapshot, up,
 };
 use stand_in::StandIn;
 
@@ -60,7 +61,7 @@ struct Arguments {
 }
 
 /// The commands that send no requests: they don't show the flag for logging requests.
-const OFFLINE: [&str; 6] = ["init", "create", "edit", "generate", "import", "migrate"];
+const OFFLINE: [&str; 7] = ["init", "create", "edit", "generate", "import", "migrate", "snapshot"];
 
 impl Arguments {
     fn read(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Self, clap::Error> {
@@ -98,6 +99,9 @@ enum Command {
     Import(import::Options),
     /// Move an operator from kube-rs to Windlass: show the changes as a diff, and list what is left to do
     Migrate(migrate::Options),
+    /// Save and restore the objects of a data directory
+    #[command(subcommand)]
+    Snapshot(snapshot::Command),
     /// Show objects, like kubectl get
     Get(get::Options),
     /// Show the resources that a server supports
@@ -137,6 +141,7 @@ async fn main() -> ExitCode {
         Command::Run(options) => run::run(options).await,
         Command::Import(options) => import::run(&options),
         Command::Migrate(options) => migrate::run(&options),
+        Command::Snapshot(command) => snapshot::run(&command),
         Command::Get(options) => get::run(options).await,
         Command::ApiResources(options) => api_resources::run(options).await,
         Command::ApiVersions(options) => api_versions::run(options).await,

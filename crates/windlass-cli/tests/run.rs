@@ -14,7 +14,9 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::{
+    api::core::v1::Namespace, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use tokio::time::{Instant, sleep};
 use windlass_api::Entropy;
 use windlass_client::{Client, Config, Kubeconfig, kubeconfig::Selection};
@@ -113,8 +115,13 @@ struct Running {
 impl Running {
     /// Starts the command in a folder inside the project.
     fn start(folder: &Path) -> Self {
+        Self::start_with(folder, &[])
+    }
+
+    /// Starts the command with further flags.
+    fn start_with(folder: &Path, flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
-        command.args(["run", "--", "--health-probe-bind-address=0", "--webhook-port=1", "--own"]);
+        command.arg("run").args(flags).args(["--", "--health-probe-bind-address=0", "--webhook-port=1", "--own"]);
         command.env("CARGO", folder.join("bin/cargo")).env_remove("WINDLASS_LOG").env_remove("KUBECONFIG");
         let child = command.current_dir(folder.join("src/inner")).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let mut child = child.unwrap();
@@ -220,6 +227,36 @@ async fn ended_manager_is_reported_and_restarted_on_change() {
     assert!(lives(&process));
     running.stop();
     assert!(!lives(&process));
+}
+
+/// Returns a client of the next control plane that the command starts, once the manager runs.
+fn ready(running: &Running) -> Client {
+    running.says("API server: https://127.0.0.1:");
+    let kubeconfig = Kubeconfig::read(Path::new(&running.says("export KUBECONFIG="))).unwrap();
+    running.says("building");
+    running.says("ready in ");
+    Client::new(Config::from_kubeconfig(&kubeconfig, &Selection::default()).unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn cluster_is_kept_between_runs_unless_a_fresh_one_is_requested() {
+    let project = Project::new();
+    project.write("src/main.sh", &manager(1));
+    let running = Running::start(&project.0);
+    let mut namespace = Namespace::default();
+    namespace.metadata.name = Some("kept".to_owned());
+    let created = ready(&running).create(&namespace).await.unwrap();
+    running.stop();
+
+    let running = Running::start(&project.0);
+    let kept = ready(&running).get::<Namespace>("kept").await.unwrap();
+    assert_eq!(kept.metadata.uid, created.metadata.uid);
+    running.stop();
+
+    let running = Running::start_with(&project.0, &["--fresh"]);
+    let error = ready(&running).get::<Namespace>("kept").await.unwrap_err();
+    assert!(error.is_not_found(), "{error}");
+    running.stop();
 }
 
 #[test]

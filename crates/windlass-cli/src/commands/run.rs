@@ -4,8 +4,9 @@
 //! is replaced is stopped gracefully first. Webhooks are called at the manager on this machine. At the end, no processes
 //! are left, and the kubeconfig at the default path is deleted.
 //!
-//! Not guaranteed: persistence. The cluster's content is lost between runs. The manager has all permissions, not those
-//! of its roles.
+//! The cluster is kept between runs, in the folder `target/windlass/cluster` of the project.
+//!
+//! Not guaranteed: that the manager needs no more than the permissions of its roles. It has all permissions.
 
 mod cargo;
 mod flags;
@@ -20,7 +21,7 @@ mod watcher;
 use std::{
     env,
     error::Error,
-    fs,
+    fs, io,
     net::Ipv4Addr,
     path::{Path, PathBuf},
 };
@@ -39,6 +40,9 @@ use crate::control_plane::{Bound, Settings, warn_if_replaced};
 /// The default path of the kubeconfig, relative to the project.
 const KUBECONFIG: &str = "target/windlass/kubeconfig";
 
+/// The directory of the cluster, relative to the project.
+const CLUSTER: &str = "target/windlass/cluster";
+
 /// The hint if the port is in use.
 const HINT: &str = "set another port with --port N, or omit --port for a free one";
 
@@ -54,6 +58,9 @@ pub(crate) struct Options {
     /// Path of the kubeconfig to write; defaults to target/windlass/kubeconfig, which is deleted at the end
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
+    /// Begin with an empty cluster instead of that of the last run
+    #[arg(long)]
+    fresh: bool,
     /// Arguments for the manager, after --
     #[arg(last = true, value_name = "MANAGER ARGS")]
     arguments: Vec<String>,
@@ -65,6 +72,10 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let _lock = Lock::take(&location.folder)?;
     let bind = (Ipv4Addr::LOCALHOST, options.port).into();
     let controllers: Controllers = "*".parse()?;
+    let cluster = location.folder.join(CLUSTER);
+    if options.fresh {
+        remove(&cluster)?;
+    }
     let bound = Bound::bind(Settings {
         kubernetes: KubernetesVersion::default(),
         bind,
@@ -72,6 +83,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         controllers,
         console: None,
         authorizers: None,
+        data: Some(cluster),
         hint: HINT,
     })
     .await?;
@@ -80,7 +92,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         None => (location.folder.join(KUBECONFIG), true),
     };
     if !is_ours {
-        warn_if_replaced(&path).await;
+        warn_if_replaced(&path, &bound.url()).await;
     }
     let kubeconfig = write_kubeconfig(&bound, &path, is_ours)?;
     announce(&format!("API server: {}\nexport KUBECONFIG={}\n", bound.url(), kubeconfig.display()));
@@ -98,6 +110,14 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         fs::remove_file(&kubeconfig).map_err(|error| format!("removing {}: {error}", kubeconfig.display()))?;
     }
     outcome.and(stopped)
+}
+
+/// Removes a folder, unless it does not exist.
+fn remove(folder: &Path) -> Result<(), String> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(format!("removing {}: {error}", folder.display())),
+        _ => Ok(()),
+    }
 }
 
 fn write_kubeconfig(bound: &Bound, path: &Path, is_ours: bool) -> Result<PathBuf, Box<dyn Error>> {

@@ -38,6 +38,9 @@ pub(crate) struct Options {
     /// kube-apiserver; defaults to RBAC only
     #[arg(long, value_name = "FILE")]
     authorization_config: Option<PathBuf>,
+    /// Directory that keeps the cluster between runs; created if it does not exist. By default the cluster is in memory
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
     /// Kubernetes version to serve; the controllers use the types of 1.36 with every version
     #[arg(long, value_name = "VERSION", default_value_t)]
     kubernetes_version: KubernetesVersion,
@@ -80,13 +83,22 @@ fn controllers() -> String {
 }
 
 pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
-    let Options { bind, kubeconfig, nodes, controllers, console, authorization_config, kubernetes_version } = options;
+    let Options { bind, kubeconfig, nodes, controllers, console, authorization_config, data_dir, kubernetes_version } =
+        options;
     let authorizers = authorization_config.as_deref().map(authorization::read).transpose();
     let authorizers = authorizers.map_err(|error| -> Box<dyn Error> { error })?;
-    let settings =
-        Settings { kubernetes: kubernetes_version, bind, nodes, controllers, console, authorizers, hint: HINT };
+    let settings = Settings {
+        kubernetes: kubernetes_version,
+        bind,
+        nodes,
+        controllers,
+        console,
+        authorizers,
+        data: data_dir,
+        hint: HINT,
+    };
     let bound = Bound::bind(settings).await?;
-    warn_if_replaced(&kubeconfig).await;
+    warn_if_replaced(&kubeconfig, &bound.url()).await;
     // The listener already accepts connections. If the kubeconfig cannot be written, the command fails before anything
     // starts.
     let kubeconfig = bound.write_kubeconfig(&kubeconfig)?;

@@ -1,0 +1,139 @@
+//! The directory of a control plane that outlasts its process: its objects, and the secrets by which clients know it.
+//!
+//! ```text
+//! DIR/storage/             the objects and their history
+//! DIR/pki/ca.crt, ca.key   the CA of the serving certificate, which is issued anew at each start
+//! DIR/pki/accounts.key     the key that signs the tokens of service accounts
+//! DIR/pki/admin.token      the bearer token of the administrator
+//! ```
+//!
+//! Kubeconfigs and the tokens of service accounts stay valid over a restart. Secrets are readable by their owner only.
+
+use std::{
+    error::Error,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use windlass_server::{TlsIdentity, TokenIssuer, storage::Storage};
+use windlass_storage::DiskStorage;
+
+/// An open directory. No other process can open it meanwhile.
+#[derive(Debug)]
+pub(crate) struct DataDirectory {
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) tls: TlsIdentity,
+    pub(crate) issuer: TokenIssuer,
+    pub(crate) token: String,
+}
+
+impl DataDirectory {
+    /// Opens a directory, or creates it. `names` are the names in the serving certificate; `new_token` creates the token
+    /// of a new directory.
+    ///
+    /// Blocks on the file system.
+    pub(crate) fn open(
+        path: &Path,
+        names: Vec<String>,
+        new_token: impl FnOnce() -> String,
+    ) -> Result<Self, Box<dyn Error + Send + Sync>> {
+        create(path).map_err(|error| format!("creating {}: {error}", path.display()))?;
+        let storage = storage(path);
+        create(&storage).map_err(|error| format!("creating {}: {error}", storage.display()))?;
+        // The storage locks its directory, so the files below are used by this process only.
+        let storage = DiskStorage::open(storage)?;
+        let pki = path.join("pki");
+        create(&pki).map_err(|error| format!("creating {}: {error}", pki.display()))?;
+        let tls = TlsIdentity::persisted(&pki, names)?;
+        let issuer = TokenIssuer::default().persisted(&pki.join("accounts.key"))?;
+        let token = token(&pki.join("admin.token"), new_token)?;
+        Ok(Self { storage: Arc::new(storage), tls, issuer, token })
+    }
+}
+
+/// Returns the directory of the storage in a data directory.
+pub(crate) fn storage(path: &Path) -> PathBuf {
+    path.join("storage")
+}
+
+/// Creates a folder that only its owner can enter, unless it exists.
+pub(crate) fn create(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+/// Reads a token, or creates it.
+fn token(path: &Path, new: impl FnOnce() -> String) -> Result<String, Box<dyn Error + Send + Sync>> {
+    let failed = |doing: &str, error: io::Error| format!("{doing} {}: {error}", path.display());
+    match fs::read_to_string(path) {
+        Ok(text) if text.trim().is_empty() => {
+            Err(format!("{}: the token is empty; delete the file to get a new one", path.display()).into())
+        }
+        Ok(text) => Ok(text.trim().to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let token = new();
+            write(path, &token).map_err(|error| failed("writing", error))?;
+            Ok(token)
+        }
+        Err(error) => Err(failed("reading", error).into()),
+    }
+}
+
+/// Writes a file that only its owner can read, completely or not at all.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let directory: PathBuf = path.parent().unwrap_or_else(|| Path::new(".")).to_owned();
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    io::Write::write_all(&mut file, text.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(path).map(drop).map_err(|error| error.error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(path: &Path, token: &str) -> Result<DataDirectory, Box<dyn Error + Send + Sync>> {
+        DataDirectory::open(path, Vec::new(), || token.to_owned())
+    }
+
+    #[test]
+    fn secrets_survive_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new");
+        let first = open(&path, "one").unwrap();
+        let ca = first.tls.ca_pem().to_owned();
+        drop(first);
+        let second = open(&path, "two").unwrap();
+        assert_eq!((second.token.as_str(), second.tls.ca_pem()), ("one", &*ca));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn secrets_are_readable_by_their_owner_only() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new");
+        open(&path, "one").unwrap();
+        let mode = |name: &str| fs::metadata(path.join(name)).unwrap().permissions().mode() & 0o777;
+        assert_eq!(
+            [mode("storage"), mode("pki"), mode("pki/admin.token"), mode("pki/accounts.key")],
+            [0o700, 0o700, 0o600, 0o600]
+        );
+    }
+
+    #[test]
+    fn errors_name_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let taken = open(directory.path(), "one").unwrap();
+        let error = open(directory.path(), "one").unwrap_err().to_string();
+        assert!(error.contains("another process uses") && error.contains("storage"), "{error}");
+        drop(taken);
+        fs::write(directory.path().join("pki/admin.token"), "\n").unwrap();
+        let error = open(directory.path(), "one").unwrap_err().to_string();
+        assert!(error.contains("admin.token: the token is empty"), "{error}");
+    }
+}
