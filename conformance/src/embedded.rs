@@ -1,6 +1,6 @@
 //! The embedded server on a fixed port.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{env, net::SocketAddr, sync::Arc};
 
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 use windlass_client::{Auth, Config, config::TlsOptions};
@@ -8,8 +8,21 @@ use windlass_server::{
     KubernetesVersion, Server, TlsIdentity,
     storage::{MemoryStorage, Storage},
 };
+use windlass_storage::{DiskStorage, Options};
 
 const TOKEN: &str = "conformance-admin";
+
+/// The variable that selects the storage of the embedded servers: `memory` (default) or `disk`.
+const STORAGE: &str = "WINDLASS_STORAGE";
+
+/// Returns an empty storage of the selected kind.
+pub(crate) fn new_storage() -> Arc<dyn Storage> {
+    match env::var(STORAGE).as_deref() {
+        Err(_) | Ok("memory") => Arc::new(MemoryStorage::default()),
+        Ok("disk") => Arc::new(DiskStorage::temporary(Options::default()).expect("a directory can be created")),
+        Ok(other) => panic!("{STORAGE} is {other:?}: expected memory or disk"),
+    }
+}
 
 /// An embedded server that a test can stop, and start again with the same or another storage. It stops on drop.
 #[derive(Debug)]
@@ -34,8 +47,7 @@ impl Embedded {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound listener has an address");
         let tls = TlsIdentity::generate(["localhost", "127.0.0.1"]).expect("a certificate can be made");
-        let mut embedded =
-            Self { address, kubernetes, tls, storage: Arc::new(MemoryStorage::default()), serving: None };
+        let mut embedded = Self { address, kubernetes, tls, storage: new_storage(), serving: None };
         embedded.serve(listener);
         embedded
     }
@@ -74,6 +86,6 @@ impl Embedded {
 
 /// Compacts all versions but the current one.
 pub(crate) async fn compact(storage: &dyn Storage) {
-    let present = storage.revision().await.expect("memory does not fail");
-    storage.compact(present).await.expect("memory does not fail");
+    let present = storage.revision().await.expect("the storage works");
+    storage.compact(present).await.expect("the storage works");
 }

@@ -1,6 +1,6 @@
 //! Servers that a test can stop, and start again with all or less of their data.
 
-use std::{process::Stdio, sync::Arc};
+use std::process::Stdio;
 
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
@@ -11,7 +11,7 @@ use windlass_client::{
     Client, Config,
     config::{Kubeconfig, Selection},
 };
-use windlass_server::{KubernetesVersion, storage::MemoryStorage};
+use windlass_server::KubernetesVersion;
 
 use crate::{
     Target, client_for,
@@ -92,7 +92,7 @@ impl Restartable {
                 match data {
                     RestartData::Kept => {}
                     RestartData::Compacted => embedded::compact(&*embedded.storage).await,
-                    RestartData::Empty => embedded.storage = Arc::new(MemoryStorage::default()),
+                    RestartData::Empty => embedded.storage = embedded::new_storage(),
                 }
                 embedded.start().await;
             }

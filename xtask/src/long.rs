@@ -1,6 +1,6 @@
 //! Tasks that take too long for CI: `cargo xtask long PART`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
@@ -89,6 +89,18 @@ pub(crate) enum Part {
         #[arg(long, default_value = "")]
         only: String,
     },
+    /// `windlass up --data-dir`, killed at random points under load: checks that no acknowledged write is lost
+    Crashes {
+        /// The number of kills
+        #[arg(long, default_value_t = 200)]
+        rounds: usize,
+        /// The seed of the writes and of the times
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// The windlass to kill; by default one is built
+        #[arg(long, value_name = "WINDLASS")]
+        windlass: Option<PathBuf>,
+    },
     /// Attacks on `windlass up`, with a well-behaved client in parallel: measures waiting times and memory
     Attacks {
         /// Only the attacks whose name contains this
@@ -164,6 +176,13 @@ pub(crate) fn run(part: &Part) -> Result {
             }
             attacks::run(windlass.as_ref().unwrap_or(&built), only, *upstream)
         }
+        Part::Crashes { rounds, seed, windlass } => {
+            let built = root().join("target/dist/windlass");
+            if windlass.is_none() {
+                dist_build(&["windlass-cli"])?;
+            }
+            crashes(windlass.as_ref().unwrap_or(&built), *rounds, *seed)
+        }
         Part::E2e(options) => e2e::run(options),
         Part::Explorations => succeed(
             cargo()
@@ -186,6 +205,13 @@ fn matrix(only: Option<Suite>, chosen: &[Minor]) -> Result {
         minors.iter().try_for_each(conformance::clients_of)?;
     }
     Ok(())
+}
+
+/// Kills `windlass up --data-dir` again and again.
+fn crashes(windlass: &Path, rounds: usize, seed: u64) -> Result {
+    let mut crashes = cargo();
+    crashes.args(["run", "--quiet", "--package", "conformance", "--bin", "crashes", "--"]).arg(windlass);
+    succeed(crashes.args([rounds.to_string(), seed.to_string()]))
 }
 
 fn bench_queue() -> Result {
