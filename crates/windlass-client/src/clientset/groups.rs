@@ -671,6 +671,7 @@ impl AdmissionregistrationV1 {
     }
 
     /// `validatingadmissionpolicybindings`
+    #[inline]
     pub fn validating_admission_policy_bindings(
         &self,
     ) -> Accessor<admissionregistration_v1::ValidatingAdmissionPolicyBinding> {
@@ -678,6 +679,7 @@ impl AdmissionregistrationV1 {
     }
 
     /// `validatingwebhookconfigurations`
+    #[inline]
     pub fn validating_webhook_configurations(
         &self,
     ) -> Accessor<admissionregistration_v1::ValidatingWebhookConfiguration> {
