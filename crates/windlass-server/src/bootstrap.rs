@@ -20,7 +20,7 @@ use crate::{
     kinds::{self, KindOptions, SYSTEM_CLASSES, core::service::ServiceCidr},
     kubernetes::KubernetesVersion,
     object::Tree,
-    registry::{ListLag, Registry, WriteParams},
+    registry::{AdmissionState, DeleteParams, ListLag, Registry, WebhookCalls, WriteParams},
     resource::{Body, Target},
     storage::Storage,
 };
@@ -96,7 +96,7 @@ async fn bootstrap(registry: &Registry, cidr: ServiceCidr, endpoint: Endpoint) -
             "type": "ClusterIP",
         },
     });
-    ensure(registry, "", "services", Some("default"), service).await?;
+    ensure_with(registry, "", "services", Some("default"), service, &["/spec/ports/0/targetPort"]).await?;
     let port = json!({"name": "https", "protocol": "TCP", "port": endpoint.port});
     let address = endpoint.address.to_string();
     let endpoints = json!({
@@ -104,7 +104,7 @@ async fn bootstrap(registry: &Registry, cidr: ServiceCidr, endpoint: Endpoint) -
             "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
         "subsets": [{"addresses": [{"ip": address}], "ports": [port]}],
     });
-    ensure_with(registry, "", "endpoints", Some("default"), endpoints, &["subsets"]).await?;
+    ensure_with(registry, "", "endpoints", Some("default"), endpoints, &["/subsets"]).await?;
     let slice = json!({
         "metadata": {"name": "kubernetes", "namespace": "default",
             "labels": {"kubernetes.io/service-name": "kubernetes"}},
@@ -112,7 +112,8 @@ async fn bootstrap(registry: &Registry, cidr: ServiceCidr, endpoint: Endpoint) -
         "endpoints": [{"addresses": [address], "conditions": {"ready": true}}],
         "ports": [port],
     });
-    ensure_with(registry, "discovery.k8s.io", "endpointslices", Some("default"), slice, &["endpoints", "ports"])
+    remove_slice_of_another_family(registry, &slice).await?;
+    ensure_with(registry, "discovery.k8s.io", "endpointslices", Some("default"), slice, &["/endpoints", "/ports"])
         .await?;
     service_addresses(registry, cidr).await?;
     authentication::ensure_tracking(registry, registry.clock()).await?;
@@ -179,6 +180,23 @@ async fn service_addresses(registry: &Registry, cidr: ServiceCidr) -> Result<(),
     Ok(())
 }
 
+/// Removes the EndpointSlice of the API server if its addresses are of another family than those of `slice`: the type of
+/// addresses cannot be changed.
+async fn remove_slice_of_another_family(registry: &Registry, slice: &Value) -> Result<(), Status> {
+    let resources = registry.resources();
+    let Some(resource) = resources.get("discovery.k8s.io", "v1", "endpointslices") else { return Ok(()) };
+    let target = Target::object(resource, Some("default"), slice.text(&["metadata", "name"]));
+    let Some(current) = registry.peek(&target).await? else { return Ok(()) };
+    if current.value()["addressType"] == slice["addressType"] {
+        return Ok(());
+    }
+    let params = DeleteParams { admission: AdmissionState::Granted, ..DeleteParams::default() };
+    match registry.delete(&target, params).await {
+        Err(status) if !status.is_not_found() => Err(status),
+        _ => Ok(()),
+    }
+}
+
 /// Creates an object if it is missing. Existing objects are not changed.
 async fn ensure(
     registry: &Registry,
@@ -190,7 +208,7 @@ async fn ensure(
     ensure_with(registry, group, plural, namespace, object, &[]).await
 }
 
-/// Creates an object if it is missing. Otherwise sets `fields` of the existing one: this server may have another address
+/// Creates an object if it is missing. Otherwise sets `fields` (JSON pointers) of the existing one: this server may have another address
 /// than the last one over the same storage.
 async fn ensure_with(
     registry: &Registry,
@@ -203,16 +221,23 @@ async fn ensure_with(
     let resources = registry.resources();
     let Some(resource) = resources.get(group, "v1", plural) else { return Ok(()) };
     let name = object.text(&["metadata", "name"]);
-    let params = WriteParams { field_manager: "kube-apiserver".to_owned(), ..WriteParams::default() };
+    let params = WriteParams {
+        field_manager: "kube-apiserver".to_owned(),
+        webhooks: WebhookCalls::Never,
+        ..WriteParams::default()
+    };
     let existing = Target::object(resource, namespace, name);
     if let Some(current) = registry.peek(&existing).await? {
         let mut current = current.value();
-        let outdated: Vec<&str> = fields.iter().copied().filter(|field| current[*field] != object[*field]).collect();
+        let outdated: Vec<&str> =
+            fields.iter().copied().filter(|field| current.pointer(field) != object.pointer(field)).collect();
         if outdated.is_empty() {
             return Ok(());
         }
         for field in outdated {
-            current[field] = object[field].clone();
+            if let (Some(old), Some(new)) = (current.pointer_mut(field), object.pointer(field)) {
+                old.clone_from(new);
+            }
         }
         return match registry.update(&existing, Body::Value(current), params).await {
             Err(status) if !status.is_conflict() => Err(status),

@@ -51,8 +51,8 @@ mod watch;
 mod tests;
 
 pub(crate) use self::{
-    admission::{Admission, Attributes, HookId, Operation, RequestContext, SubresourceKind},
-    delete::DeleteParams,
+    admission::{Admission, Attributes, HookId, Operation, RequestContext, SubresourceKind, WebhookCalls},
+    delete::{AdmissionState, DeleteParams},
     list::{ItemList, ListParams},
     list_lag::ListLag,
     meta::set_namespace,
@@ -110,6 +110,7 @@ pub(crate) struct WriteParams {
     pub(crate) trace: TraceContext,
     /// The conversions of the object to other versions that are known so far.
     pub(crate) conversions: Conversions,
+    pub(crate) webhooks: WebhookCalls,
 }
 
 /// The result of a successful write.
@@ -136,6 +137,7 @@ impl WriteParams {
             warnings: self.warnings.clone(),
             trace: self.trace.clone(),
             name: target.name().to_owned(),
+            webhooks: self.webhooks,
         }
     }
 }
@@ -150,6 +152,7 @@ impl Default for WriteParams {
             user: Arc::default(),
             trace: TraceContext::default(),
             conversions: Conversions::default(),
+            webhooks: WebhookCalls::Configured,
         }
     }
 }

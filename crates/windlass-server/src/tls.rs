@@ -130,7 +130,7 @@ impl TlsIdentity {
             let certificate = ca_params().self_signed(&key)?.pem();
             in_file(directory, fs::create_dir_all(directory))?;
             in_file(&key_path, write_secret(&key_path, &key.serialize_pem()))?;
-            in_file(&certificate_path, fs::write(&certificate_path, certificate))?;
+            in_file(&certificate_path, write_secret(&certificate_path, &certificate))?;
         }
         let key = KeyPair::from_pem(&in_file(&key_path, fs::read_to_string(&key_path))?)?;
         let certificate = in_file(&certificate_path, fs::read_to_string(&certificate_path))?;
@@ -295,14 +295,17 @@ fn in_file<T>(path: &Path, result: io::Result<T>) -> Result<T, TlsError> {
 }
 
 /// Writes a file that only its owner can read, completely or not at all: to a new file with a random name, which is
-/// then moved into place. An existing link is replaced, not followed.
+/// then moved into place. An existing link is replaced, not followed. The file survives a power failure.
 pub(crate) fn write_secret(path: &Path, text: &str) -> io::Result<()> {
     use std::io::Write as _;
-    let directory = path.parent().unwrap_or_else(|| Path::new("."));
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     // The file is created with mode 600.
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
     file.write_all(text.as_bytes())?;
-    file.persist(path).map(drop).map_err(|error| error.error)
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    // Windows does not open directories as files, and keeps the order of these changes.
+    if cfg!(unix) { fs::File::open(directory)?.sync_all() } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use self::{
 };
 use crate::{
     kinds::conditions::{Conditions, Verdict},
-    registry::{Admission, Attributes, Operation},
+    registry::{Admission, Attributes, Operation, WebhookCalls},
 };
 use crate::{
     object::{Tree, metadata_mut},
@@ -39,7 +39,7 @@ impl Admission for Webhooks {
         let policies = ["WebhookConfiguration", "AdmissionPolicy", "AdmissionPolicyBinding"];
         let of_admission = write.resource.group == "admissionregistration.k8s.io"
             && policies.iter().any(|end| write.resource.kind.ends_with(end));
-        !of_admission
+        !of_admission && write.context.webhooks == WebhookCalls::Configured
     }
 
     fn handles_subresource_kinds(&self) -> bool {

@@ -23,7 +23,7 @@ use crate::{
     encoded::Style,
     kubernetes::KubernetesVersion,
     metrics::{Meter, RequestLabels, Scope, Verb},
-    registry::{self, DeleteParams, GetParams, PatchType, Registry, ResponseBody, WriteParams, Written},
+    registry::{self, DeleteParams, GetParams, PatchType, Registry, ResponseBody, WebhookCalls, WriteParams, Written},
     resource::{Body as ObjectBody, Conversions, ResourceInfo, Target},
     reviews::{self, ReviewContext},
     state::State,
@@ -386,6 +386,7 @@ impl Request<'_> {
             user: self.exchange.user.clone(),
             trace: TraceContext::of(&self.exchange.headers),
             conversions: Conversions::default(),
+            webhooks: WebhookCalls::Configured,
         }
     }
 

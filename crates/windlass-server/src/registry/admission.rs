@@ -80,6 +80,16 @@ pub(crate) struct RequestContext {
     pub(crate) trace: TraceContext,
     /// The name in the path. Empty if the request has none because the name will be generated.
     pub(crate) name: String,
+    pub(crate) webhooks: WebhookCalls,
+}
+
+/// Whether a write calls admission webhooks and policies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum WebhookCalls {
+    #[default]
+    Configured,
+    /// For the objects that the server needs at its start: a webhook may be served by a program that starts later.
+    Never,
 }
 
 /// The operation of a write.

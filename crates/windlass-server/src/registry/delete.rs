@@ -16,7 +16,7 @@ use super::{
 use crate::{
     encoded::Encoded,
     identity::User,
-    registry::{Attributes, Operation, RequestContext},
+    registry::{Attributes, Operation, RequestContext, WebhookCalls},
     resource::ResourceInfo,
     storage::{Change, CommitError, Expect, StoredValue},
     trace_context::TraceContext,
@@ -82,6 +82,7 @@ impl DeleteParams {
             warnings: self.warnings.clone(),
             trace: self.trace.clone(),
             name: target.name().to_owned(),
+            webhooks: WebhookCalls::Configured,
         }
     }
 }

@@ -2,9 +2,9 @@
 //! history.
 //!
 //! It has no background task: commits trigger compaction and the deletion of expired values, and an idle store does
-//! nothing. Concurrent reads share a
-//! lock. A commit holds the lock for one map operation. Long ranges and compactions take it repeatedly for short
-//! periods. Starting a watch takes the log's lock only, while it copies references to the events to replay.
+//! nothing. Concurrent reads share a lock. A commit holds the lock for one map operation. Long ranges and compactions
+//! take it repeatedly for short periods. Starting a watch takes the log's lock only, while it copies references to the
+//! events to replay.
 
 use std::{
     fmt, mem,

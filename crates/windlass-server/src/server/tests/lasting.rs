@@ -10,6 +10,8 @@ fn server_over(storage: &Arc<dyn Storage>, port: u16) -> Service {
     Server::builder().storage(Arc::clone(storage)).address(address).build().service()
 }
 
+const SLICE: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes";
+
 async fn read(service: &Service, path: &str) -> Value {
     get(service, path).await.json()
 }
@@ -49,8 +51,44 @@ async fn next_server_continues_with_addresses_and_custom_resources() {
     }
     let endpoints = read(&second, "/api/v1/namespaces/default/endpoints/kubernetes").await;
     assert_eq!(endpoints["subsets"][0]["ports"][0]["port"], 2222, "the address of the new server");
-    let slice = read(&second, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes").await;
-    assert_eq!(slice["ports"][0]["port"], 2222);
+    let slice = read(&second, SLICE).await;
+    assert_eq!((&slice["addressType"], &slice["ports"][0]["port"]), (&"IPv4".into(), &2222.into()));
+    let service = read(&second, "/api/v1/namespaces/default/services/kubernetes").await;
+    assert_eq!(service["spec"]["ports"][0]["targetPort"], 2222);
+    drop(second);
+
+    let address = SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, 3333));
+    let third = Server::builder().storage(storage).address(address).build().service();
+    let slice = read(&third, SLICE).await;
+    assert_eq!((&slice["addressType"], &slice["ports"][0]["port"]), (&"IPv6".into(), &3333.into()));
+}
+
+/// A webhook for everything that nobody serves must not keep the next server from starting.
+#[tokio::test]
+async fn stored_webhooks_do_not_prevent_the_start() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::default());
+    let first = server_over(&storage, 1111);
+    let everything = json!({"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "operations": ["*"]});
+    let configuration = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "closed"},
+        "webhooks": [{
+            "name": "closed.example.com", "rules": [everything], "sideEffects": "None",
+            "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://127.0.0.1:1/"},
+        }],
+    });
+    const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let created = post(&first, CONFIGURATIONS, &configuration).await;
+    assert_eq!(created.code, 201, "{}", created.body);
+    assert_eq!(post(&first, CONFIG_MAPS, config_map("a")).await.code, 500, "the webhook is called");
+    drop(first);
+
+    let second = server_over(&storage, 2222);
+    let endpoints = read(&second, "/api/v1/namespaces/default/endpoints/kubernetes").await;
+    assert_eq!(endpoints["subsets"][0]["ports"][0]["port"], 2222);
+    let removed = with_body(&second, "DELETE", &format!("{CONFIGURATIONS}/closed"), "application/json", "").await;
+    assert_eq!(removed.code, 200, "{}", removed.body);
+    assert_eq!(post(&second, CONFIG_MAPS, config_map("a")).await.code, 201);
 }
 
 #[tokio::test(start_paused = true)]
