@@ -223,7 +223,7 @@ fn names(bound: IpAddr) -> Vec<String> {
     names
 }
 
-/// Returns what a data directory contains, for a cluster that is lost when the process ends.
+/// Returns the contents of a data directory for a cluster that is lost when the process ends.
 fn in_memory(names: Vec<String>) -> Result<DataDirectory, Box<dyn Error>> {
     Ok(DataDirectory {
         storage: Arc::new(MemoryStorage::with_retention(HISTORY)),

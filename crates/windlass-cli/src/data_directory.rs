@@ -57,6 +57,15 @@ pub(crate) fn storage(path: &Path) -> PathBuf {
     path.join("storage")
 }
 
+/// Removes a directory, unless it does not exist or another process uses it.
+pub(crate) fn remove(path: &Path) -> Result<(), Box<dyn Error>> {
+    if !path.try_exists()? {
+        return Ok(());
+    }
+    windlass_storage::remove(storage(path))?;
+    fs::remove_dir_all(path).map_err(|error| format!("removing {}: {error}", path.display()).into())
+}
+
 /// Creates a folder that only its owner can enter, unless it exists.
 pub(crate) fn create(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
@@ -89,7 +98,8 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
     io::Write::write_all(&mut file, text.as_bytes())?;
     file.as_file().sync_all()?;
-    file.persist(path).map(drop).map_err(|error| error.error)
+    file.persist(path).map_err(|error| error.error)?;
+    fs::File::open(path.parent().unwrap_or_else(|| Path::new(".")))?.sync_all()
 }
 
 #[cfg(test)]
@@ -131,9 +141,22 @@ mod tests {
         let taken = open(directory.path(), "one").unwrap();
         let error = open(directory.path(), "one").unwrap_err().to_string();
         assert!(error.contains("another process uses") && error.contains("storage"), "{error}");
+        let error = remove(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("another process uses"), "{error}");
+        assert!(directory.path().join("pki/admin.token").exists(), "nothing is removed");
         drop(taken);
         fs::write(directory.path().join("pki/admin.token"), "\n").unwrap();
         let error = open(directory.path(), "one").unwrap_err().to_string();
         assert!(error.contains("admin.token: the token is empty"), "{error}");
+    }
+
+    #[test]
+    fn removed_directory_is_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("data");
+        remove(&path).unwrap();
+        drop(open(&path, "one").unwrap());
+        remove(&path).unwrap();
+        assert!(!path.exists());
     }
 }

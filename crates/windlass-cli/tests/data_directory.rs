@@ -1,4 +1,4 @@
-//! Tests of `windlass up --data-dir`: what a killed control plane has acknowledged is there after the next start.
+//! Tests of `windlass up --data-dir`: after the next start, a killed control plane has everything that it acknowledged.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]

@@ -62,14 +62,15 @@ mod writer;
 pub struct Options {
     /// The history that can be read and watched.
     pub retention: Retention,
-    /// The memory for bodies, in bytes. Defaults to 256 MiB.
+    /// The memory for bodies, in bytes. Defaults to 256 MiB. The caches of SQLite need up to half as much in addition.
     pub budget: u64,
 }
 
 /// The history that the storage retains. When a limit is exceeded, the oldest commits are compacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// The maximum age. Defaults to 5 minutes, the interval at which kube-apiserver compacts etcd.
+    /// The maximum age. Defaults to 5 minutes, the interval at which kube-apiserver compacts etcd. Commits of an earlier
+    /// process count from the start of this one, and a storage without writes keeps its history.
     pub age: Duration,
     /// The maximum number of commits. Defaults to 1,000,000.
     pub commits: usize,
@@ -107,6 +108,15 @@ pub enum OpenError {
         /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The database is missing, although the directory had one with commits.
+    #[error(
+        "the database in {} is missing, although it had commits; restore a snapshot, or remove the directory",
+        directory.display()
+    )]
+    Vanished {
+        /// The directory.
+        directory: PathBuf,
+    },
     /// The data have a format that this version does not know.
     #[error(
         "the data in {} have {}, and this version supports up to {supported}",
@@ -135,7 +145,7 @@ pub enum OpenError {
         /// The directory.
         directory: PathBuf,
     },
-    /// The file that tells whether acknowledged commits are missing cannot be read.
+    /// The file with the last acknowledged revision cannot be read.
     #[error("{} is missing or damaged, so it is unknown whether commits are missing", path.display())]
     Unacknowledged {
         /// The file.
@@ -244,6 +254,14 @@ impl DiskStorage {
         let writer = started.map_err(|source| OpenError::Directory { directory: directory.to_owned(), source })?;
         Ok(Self { shared, writer: Mutex::new(Some(writer)), temporary })
     }
+}
+
+/// Removes the storage of a directory, unless another process uses it.
+///
+/// # Errors
+/// If the storage is in use, or cannot be removed.
+pub fn remove(directory: impl AsRef<Path>) -> Result<(), OpenError> {
+    database::remove_all(directory.as_ref())
 }
 
 /// Reads the records, and checks that none is missing.

@@ -18,6 +18,6 @@
 //! # }
 //! ```
 
-pub mod disk;
+mod disk;
 
-pub use self::disk::{DiskStorage, OpenError, Options, snapshot};
+pub use self::disk::{DiskStorage, OpenError, Options, Retention, remove, snapshot};

@@ -1,5 +1,5 @@
-//! Kills `windlass up --data-dir` at random points under load, starts it again, and checks that nothing is lost that it
-//! has acknowledged. `cargo xtask long crashes` runs this program.
+//! Kills `windlass up --data-dir` at random points under load, starts it again, and checks that no acknowledged write is
+//! lost. `cargo xtask long crashes` runs this program.
 //!
 //! Several writers create, update and delete a ConfigMap each, one write at a time, and each write states the version
 //! that it replaces. A watch follows all of them, and continues after each start from the last version that it has seen.

@@ -21,7 +21,7 @@ mod watcher;
 use std::{
     env,
     error::Error,
-    fs, io,
+    fs,
     net::Ipv4Addr,
     path::{Path, PathBuf},
 };
@@ -35,7 +35,10 @@ use windlass_server::KubernetesVersion;
 pub(super) use self::cargo::build_manifests;
 use self::{lock::Lock, session::Session};
 use super::announce;
-use crate::control_plane::{Bound, Settings, warn_if_replaced};
+use crate::{
+    control_plane::{Bound, Settings, warn_if_replaced},
+    data_directory,
+};
 
 /// The default path of the kubeconfig, relative to the project.
 const KUBECONFIG: &str = "target/windlass/kubeconfig";
@@ -74,7 +77,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let controllers: Controllers = "*".parse()?;
     let cluster = location.folder.join(CLUSTER);
     if options.fresh {
-        remove(&cluster)?;
+        data_directory::remove(&cluster)?;
     }
     let bound = Bound::bind(Settings {
         kubernetes: KubernetesVersion::default(),
@@ -110,14 +113,6 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         fs::remove_file(&kubeconfig).map_err(|error| format!("removing {}: {error}", kubeconfig.display()))?;
     }
     outcome.and(stopped)
-}
-
-/// Removes a folder, unless it does not exist.
-fn remove(folder: &Path) -> Result<(), String> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(format!("removing {}: {error}", folder.display())),
-        _ => Ok(()),
-    }
 }
 
 fn write_kubeconfig(bound: &Bound, path: &Path, is_ours: bool) -> Result<PathBuf, Box<dyn Error>> {

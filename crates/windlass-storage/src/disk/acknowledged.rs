@@ -2,7 +2,8 @@
 //!
 //! A disk may lose writes that it reported as durable, and a database may drop the end of its journal as if it had
 //! never been written. Both look like an older, intact database. This file reveals them: it is written after each
-//! batch, and flushed at least once a second, so it is rarely older than the database by more than a second.
+//! batch. At most once a second, the write is flushed, too. So after a power failure the file may be older than the
+//! database by the writes of one second.
 
 use std::{
     fs::File,

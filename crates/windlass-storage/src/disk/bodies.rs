@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use quick_cache::{Weighter, sync::Cache};
-use tokio::task;
+use tokio::{sync::Semaphore, task};
 use windlass_server::storage::{Revision, StorageError};
 
-use super::database::{Database, DatabaseError};
+use super::database::{Database, DatabaseError, READERS};
 
 pub(super) struct Bodies {
     database: Arc<Database>,
     cache: Cache<Revision, Bytes, Weight>,
+    /// For threads that read from disk, so that they leave others to the rest of the process.
+    readers: Semaphore,
 }
 
 #[derive(Clone, Debug)]
@@ -32,7 +34,7 @@ const BODY: u64 = 1024;
 impl Bodies {
     pub(super) fn new(database: Arc<Database>, budget: u64) -> Self {
         let entries = usize::try_from(budget / BODY).unwrap_or(usize::MAX);
-        Self { database, cache: Cache::with_weighter(entries, budget, Weight) }
+        Self { database, cache: Cache::with_weighter(entries, budget, Weight), readers: Semaphore::new(READERS) }
     }
 
     /// Adds the body of a new commit.
@@ -77,6 +79,8 @@ impl Bodies {
 
     /// Reads bodies from disk, on a thread that may wait for it.
     async fn read(&self, revisions: Vec<Revision>) -> Result<Vec<Bytes>, StorageError> {
+        // The semaphore is never closed.
+        let _reader = self.readers.acquire().await;
         let database = Arc::clone(&self.database);
         let reading = task::spawn_blocking(move || {
             let bodies = revisions.iter().map(|revision| database.body(*revision));

@@ -1,4 +1,4 @@
-//! The database in the directory: two tables by revision, and what describes them.
+//! The database in the directory: the records and the bodies by revision, and a row that describes the records.
 //!
 //! The records of all commits are small, and are read completely at the start. The bodies are read one by one. A batch
 //! of commits is one transaction that is on disk when [`Database::write`] returns.
@@ -7,19 +7,22 @@
 //! lock            held while the directory is open
 //! database        the tables; SQLite adds database-wal and database-shm
 //! database.new    a database that is being created or rewritten
+//! database.copy   a complete copy that replaces the database
 //! acknowledged    the revision of the last commit, see `acknowledged`
 //! failed          exists after a failed write: what the database has in memory may not be on disk
 //! ```
 
 use std::{
+    ffi::OsString,
     fs::{self, File, TryLockError},
     io::{self, ErrorKind, Read as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _, params};
 use windlass_server::storage::Revision;
 
 use super::{
@@ -39,6 +42,9 @@ const SCHEMA: &str = "
 /// Changes the row of the table `state`.
 const SET_STATE: &str = "INSERT OR REPLACE INTO state VALUES (0, ?1)";
 
+/// A complete copy of the database that replaces it.
+const COPY: &str = "database.copy";
+
 /// The file with the revision of the last acknowledged commit.
 const ACKNOWLEDGED: &str = "acknowledged";
 
@@ -51,13 +57,13 @@ const FIRST: Revision = Revision(1);
 /// The state of an empty database.
 const NEW: State = State { oldest: FIRST, tally: Tally { count: 0, sum: 0 } };
 
-/// The number of readers that stay open.
-const READERS: usize = 8;
+/// The number of threads that read at the same time, each with a connection.
+pub(super) const READERS: usize = 8;
 
 /// An open database. Only one process at a time can open it.
 pub(super) struct Database {
     written: Mutex<Written>,
-    /// Connections that read at the moment nothing.
+    /// Idle read-only connections.
     readers: Mutex<Vec<Connection>>,
     path: PathBuf,
     /// The memory for the pages of each connection, in KiB.
@@ -90,6 +96,13 @@ pub(super) enum DatabaseError {
     Acknowledge(#[source] io::Error),
 }
 
+impl DatabaseError {
+    /// Returns `true` if the disk is full.
+    fn is_full(&self) -> bool {
+        matches!(self, Self::Engine(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull))
+    }
+}
+
 /// The changes of one transaction.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
@@ -106,14 +119,20 @@ impl Database {
     pub(super) fn open(directory: &Path, cache: u64) -> Result<Self, OpenError> {
         let failed = |source: io::Error| OpenError::Directory { directory: directory.to_owned(), source };
         let engine = |error: rusqlite::Error| load_error(directory, error.into());
-        fs::create_dir_all(directory).map_err(failed)?;
+        create_directory(directory).map_err(failed)?;
         let lock = lock_directory(directory)?;
         let path = path(directory);
+        finish_rewriting(directory, &path).map_err(failed)?;
         if fs::exists(&path).map_err(failed)? {
             rewrite_after_failure(directory, &path)?;
+        } else if acknowledged_revision(directory).is_some_and(|last| last > FIRST) {
+            return Err(OpenError::Vanished { directory: directory.to_owned() });
         } else {
             create(directory, &path)?;
         }
+        // Before SQLite opens the file: when a process closes a descriptor of a file, it loses its locks of that file,
+        // those of SQLite included.
+        prefetch(&path);
         let cache = cache >> 10;
         let connection = connect(&path, cache, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(engine)?;
         check_format(&connection, directory)?;
@@ -142,7 +161,6 @@ impl Database {
 
     /// Visits all records in the order of their revisions. Returns an error if any is damaged or missing.
     pub(super) fn records(&self, mut each: impl FnMut(Record)) -> Result<(), DatabaseError> {
-        prefetch(&self.path);
         let written = self.written.lock();
         each_record(&written.connection, written.state.tally, |record| {
             each(record);
@@ -180,8 +198,11 @@ impl Database {
         match written.commit(batch) {
             Ok(state) => written.state = state,
             Err(error) => {
-                // A best effort: if the disk is full, this fails, too.
-                let _ = File::create(&self.failed).and_then(|file| file.sync_all());
+                // On a full disk, SQLite has lost nothing, and there would be no space for a copy.
+                if !error.is_full() {
+                    // A best effort: the disk may be failing.
+                    let _ = File::create(&self.failed).and_then(|file| file.sync_all());
+                }
                 return Err(error);
             }
         }
@@ -194,6 +215,17 @@ impl Database {
 
 #[cfg(test)]
 impl Database {
+    /// Returns a setting of the writing connection.
+    pub(super) fn setting(&self, name: &str) -> String {
+        let read = |row: &rusqlite::Row<'_>| {
+            row.get_ref(0)?
+                .as_str()
+                .map(str::to_owned)
+                .or_else(|_| row.get::<_, i64>(0).map(|number| number.to_string()))
+        };
+        self.written.lock().connection.pragma_query_value(None, name, read).unwrap()
+    }
+
     /// Lets the database grow by a number of pages only, like a disk that is almost full.
     pub(super) fn limit_growth(&self, pages: i64) {
         let connection = &self.written.lock().connection;
@@ -377,7 +409,10 @@ fn acknowledged(directory: &Path, state: State) -> Result<(Acknowledged, Revisio
 fn create(directory: &Path, path: &Path) -> Result<(), OpenError> {
     let failed = |source: io::Error| OpenError::Directory { directory: directory.to_owned(), source };
     let new = directory.join("database.new");
-    remove(&new).map_err(failed)?;
+    remove_database(&new).map_err(failed)?;
+    // A log that is left of a removed database does not belong to the new one.
+    remove_database(path).map_err(failed)?;
+    create_private(&new).map_err(failed)?;
     let created = || -> Result<(), rusqlite::Error> {
         let connection = Connection::open(&new)?;
         connection.pragma_update(None, "application_id", APPLICATION)?;
@@ -399,28 +434,83 @@ fn rewrite_after_failure(directory: &Path, path: &Path) -> Result<(), OpenError>
         return Ok(());
     }
     let new = directory.join("database.new");
-    remove(&new).map_err(failed)?;
+    remove_database(&new).map_err(failed)?;
+    create_private(&new).map_err(failed)?;
+    let name = utf8(&new).map_err(failed)?;
     let copied = || -> Result<(), rusqlite::Error> {
         let connection = Connection::open(path)?;
-        connection.execute("VACUUM INTO ?1", [new.to_string_lossy()])?;
+        connection.execute("VACUUM INTO ?1", [name])?;
         connection.close().map_err(|(_, error)| error)
     };
     copied().map_err(|error| load_error(directory, error.into()))?;
-    // Closing the last connection has moved the write-ahead log into the database. A log that is left is of no use to
-    // the copy.
-    for suffix in ["database-wal", "database-shm"] {
-        remove(&directory.join(suffix)).map_err(failed)?;
+    rename(directory, &new, &directory.join(COPY)).map_err(failed)?;
+    finish_rewriting(directory, path).and_then(|()| remove(&marker)).map_err(failed)
+}
+
+/// Replaces the database with its complete copy, if there is one. The log of the database is of no use to the copy.
+fn finish_rewriting(directory: &Path, path: &Path) -> io::Result<()> {
+    let copy = directory.join(COPY);
+    if !fs::exists(&copy)? {
+        return Ok(());
     }
-    rename(directory, &new, path).and_then(|()| remove(&marker)).map_err(failed)
+    remove_database(path)?;
+    sync(directory)?;
+    rename(directory, &copy, path)
 }
 
 /// Renames a complete file durably.
 pub(super) fn rename(directory: &Path, from: &Path, to: &Path) -> io::Result<()> {
     File::open(from)?.sync_all()?;
     fs::rename(from, to)?;
-    sync(directory)?;
-    // The directory itself may be new.
-    directory.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or(Ok(()), sync)
+    sync(directory)
+}
+
+/// Removes a database with its logs.
+pub(super) fn remove_database(path: &Path) -> io::Result<()> {
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        let mut name = OsString::from(path);
+        name.push(suffix);
+        remove(Path::new(&name))?;
+    }
+    Ok(())
+}
+
+/// Removes all files of a directory.
+pub(super) fn remove_all(directory: &Path) -> Result<(), OpenError> {
+    let failed = |source: io::Error| OpenError::Directory { directory: directory.to_owned(), source };
+    if !fs::exists(directory).map_err(failed)? {
+        return Ok(());
+    }
+    let _lock = lock_directory(directory)?;
+    for name in ["database", "database.new", COPY] {
+        remove_database(&directory.join(name)).map_err(failed)?;
+    }
+    remove(&directory.join("failed")).and_then(|()| remove(&directory.join(ACKNOWLEDGED))).map_err(failed)
+}
+
+/// Creates an empty file that only its owner can read: it will contain Secrets. SQLite gives its logs the same mode.
+pub(super) fn create_private(path: &Path) -> io::Result<()> {
+    File::options().write(true).create_new(true).mode(0o600).open(path).map(drop)
+}
+
+/// Creates a directory that only its owner can enter, unless it exists. It survives a power failure.
+pub(super) fn create_directory(directory: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = directory.ancestors().take_while(|ancestor| !ancestor.exists()).collect();
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    for created in missing.into_iter().filter(|created| !created.as_os_str().is_empty()) {
+        sync(parent(created))?;
+    }
+    Ok(())
+}
+
+/// Returns the directory of a file.
+pub(super) fn parent(file: &Path) -> &Path {
+    file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Returns a path as SQLite needs it.
+pub(super) fn utf8(path: &Path) -> io::Result<&str> {
+    path.to_str().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "the path is not UTF-8"))
 }
 
 fn sync(directory: &Path) -> io::Result<()> {

@@ -18,8 +18,6 @@ pub(super) struct Record {
     pub(super) revision: Revision,
     pub(super) key: Arc<str>,
     pub(super) kind: RecordKind,
-    /// The revision of the value that this commit replaced.
-    pub(super) previous: Option<Revision>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +37,8 @@ pub(super) enum RecordKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Damaged(pub(super) Revision);
 
-/// The length of a record before its key: checksum, kind, created, expires, length, previous.
-const HEAD: usize = 4 + 1 + 8 + 8 + 4 + 8;
+/// The length of a record before its key: checksum, kind, created, expires, length.
+const HEAD: usize = 4 + 1 + 8 + 8 + 4;
 const CHECKSUM: usize = 4;
 /// Stands for a value without a lifetime.
 const NEVER: u64 = 0;
@@ -57,7 +55,6 @@ impl Record {
         bytes.extend(created.0.to_be_bytes());
         bytes.extend(expires.to_be_bytes());
         bytes.extend(length.to_be_bytes());
-        bytes.extend(self.previous.unwrap_or_default().0.to_be_bytes());
         bytes.extend(self.key.as_bytes());
         let checksum = checksum(Part::Record, self.revision, &bytes[CHECKSUM..]);
         bytes[..CHECKSUM].copy_from_slice(&checksum);
@@ -76,8 +73,7 @@ impl Record {
         let (kind, bytes) = bytes.split_first()?;
         let (created, bytes) = bytes.split_first_chunk()?;
         let (expires, bytes) = bytes.split_first_chunk()?;
-        let (length, bytes) = bytes.split_first_chunk()?;
-        let (previous, key) = bytes.split_first_chunk()?;
+        let (length, key) = bytes.split_first_chunk()?;
         let expires = Some(u64::from_be_bytes(*expires)).filter(|expires| *expires != NEVER);
         let kind = match kind {
             0 => RecordKind::Put {
@@ -88,8 +84,7 @@ impl Record {
             1 => RecordKind::Delete,
             _ => return None,
         };
-        let previous = Some(Revision(u64::from_be_bytes(*previous))).filter(|previous| *previous != Revision(0));
-        Some(Self { revision, key: str::from_utf8(key).ok()?.into(), kind, previous })
+        Some(Self { revision, key: str::from_utf8(key).ok()?.into(), kind })
     }
 }
 
@@ -135,7 +130,7 @@ pub(super) fn decode_body(revision: Revision, mut bytes: Bytes) -> Result<Bytes,
     if *expected == checksum(Part::Body, revision, &bytes) { Ok(bytes) } else { Err(Damaged(revision)) }
 }
 
-/// What a checksum is for.
+/// The kinds of checksums.
 #[derive(Clone, Copy, Debug)]
 enum Part {
     Record = 1,
@@ -159,8 +154,8 @@ mod tests {
     fn records() -> [Record; 2] {
         let put = RecordKind::Put { created: Revision(7), expires: Some(1_700_000_000_000), length: 9 };
         [
-            Record { revision: Revision(9), key: "/registry/a".into(), kind: put, previous: Some(Revision(8)) },
-            Record { revision: Revision(10), key: "ä".into(), kind: RecordKind::Delete, previous: None },
+            Record { revision: Revision(9), key: "/registry/a".into(), kind: put },
+            Record { revision: Revision(10), key: "ä".into(), kind: RecordKind::Delete },
         ]
     }
 

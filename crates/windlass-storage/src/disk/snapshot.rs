@@ -89,20 +89,21 @@ pub fn save(directory: &Path, file: &Path) -> Result<Contents, SnapshotError> {
     // Read before the database: later commits may be missing in the snapshot, but not these.
     let acknowledged = database::acknowledged_revision(directory);
     let new = beside(file);
-    remove(&new)?;
+    database::remove_database(&new).map_err(|source| used(&new, source))?;
     let saved = (|| -> Result<Contents, SnapshotError> {
         let failed = |error: rusqlite::Error| database::load_error(directory, error.into());
         let connection = Connection::open_with_flags(&source, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(failed)?;
         database::check_format(&connection, directory)?;
-        private(&new).map_err(|source| used(&new, source))?;
-        connection.execute("VACUUM INTO ?1", [new.to_string_lossy()]).map_err(failed)?;
+        database::create_private(&new).map_err(|source| used(&new, source))?;
+        let name = database::utf8(&new).map_err(|source| used(&new, source))?;
+        connection.execute("VACUUM INTO ?1", [name]).map_err(failed)?;
         database::without_journal(&new).map_err(|error| unreadable(file, error))?;
         let contents = verify(&new, file)?;
         if let Some(upto) = acknowledged.filter(|acknowledged| *acknowledged > contents.revision) {
             let after = contents.revision;
             return Err(OpenError::Missing { directory: directory.to_owned(), after, upto }.into());
         }
-        database::rename(parent(file), &new, file).map_err(|source| used(file, source))?;
+        database::rename(database::parent(file), &new, file).map_err(|source| used(file, source))?;
         Ok(contents)
     })();
     if saved.is_err() {
@@ -126,17 +127,27 @@ pub fn status(file: &Path) -> Result<Contents, SnapshotError> {
 /// # Errors
 /// If the file is no intact snapshot, or if the directory has a storage.
 pub fn restore(file: &Path, directory: &Path) -> Result<Contents, SnapshotError> {
-    let contents = status(file)?;
-    fs::create_dir_all(directory).map_err(|source| used(directory, source))?;
+    status(file)?;
+    database::create_directory(directory).map_err(|source| used(directory, source))?;
     let _lock = database::lock_directory(directory)?;
     let path = database::path(directory);
     if exists(&path)? {
         return Err(SnapshotError::Occupied { directory: directory.to_owned() });
     }
+    // A log that is left of a removed database does not belong to the restored one.
     let new = beside(&path);
-    remove(&new)?;
+    for stale in [&new, &path] {
+        database::remove_database(stale).map_err(|source| used(stale, source))?;
+    }
+    database::create_private(&new).map_err(|source| used(&new, source))?;
     fs::copy(file, &new).map_err(|source| used(&new, source))?;
-    let first = Revision(contents.revision.0 + BUMP);
+    // The copy, because the file may have changed meanwhile.
+    let contents = verify(&new, file)?;
+    let first = contents.revision.0.checked_add(BUMP).filter(|first| i64::try_from(*first).is_ok());
+    let first = Revision(first.ok_or_else(|| SnapshotError::Snapshot {
+        file: file.to_owned(),
+        source: format!("its revision {} is too large", contents.revision).into(),
+    })?);
     database::continue_at(&new, first).map_err(|error| database::load_error(directory, error))?;
     // First, so that a database without it never exists.
     database::write_acknowledged(directory, first).map_err(|source| used(directory, source))?;
@@ -174,15 +185,6 @@ fn contents(connection: &Connection) -> Result<Contents, DatabaseError> {
     Ok(contents)
 }
 
-/// Creates an empty file that only its owner can read: it will contain Secrets.
-fn private(file: &Path) -> io::Result<()> {
-    let mut options = fs::File::options();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(file).map(drop)
-}
-
 /// Returns the name of the incomplete file.
 fn beside(file: &Path) -> PathBuf {
     let mut name = OsString::from(file);
@@ -190,16 +192,8 @@ fn beside(file: &Path) -> PathBuf {
     name.into()
 }
 
-fn parent(file: &Path) -> &Path {
-    file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
 fn exists(path: &Path) -> Result<bool, SnapshotError> {
     fs::exists(path).map_err(|source| used(path, source))
-}
-
-fn remove(path: &Path) -> Result<(), SnapshotError> {
-    database::remove(path).map_err(|source| used(path, source))
 }
 
 fn used(file: &Path, source: io::Error) -> SnapshotError {
@@ -333,11 +327,8 @@ mod tests {
         fs::write(&file, "an older file").unwrap();
         save(&directory.path().join("old"), &file).unwrap();
         assert_eq!(status(&file).unwrap().keys, 2);
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt as _;
-            assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-        }
+        let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&file).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600);
         let empty = directory.path().join("empty");
         fs::create_dir(&empty).unwrap();
         let error = save(&empty, &file).unwrap_err().to_string();
@@ -354,5 +345,22 @@ mod tests {
         let error = save(&old, &directory.path().join("second")).unwrap_err().to_string();
         assert!(error.ends_with("the commits after revision 3 up to 5 are missing"), "{error}");
         assert!(!directory.path().join("second").exists());
+    }
+
+    #[tokio::test]
+    async fn log_of_a_removed_database_does_not_affect_the_restored_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = saved(directory.path()).await;
+        let (other, target) = (directory.path().join("other"), directory.path().join("target"));
+        let storage = DiskStorage::open(&other).unwrap();
+        create(&storage, "/other", "x").await;
+        fs::create_dir(&target).unwrap();
+        for suffix in ["-wal", "-shm"] {
+            fs::copy(other.join(format!("database{suffix}")), target.join(format!("database{suffix}"))).unwrap();
+        }
+        restore(&file, &target).unwrap();
+        let keys: Vec<String> =
+            bodies(&DiskStorage::open(&target).unwrap()).await.into_iter().map(|(key, _)| key).collect();
+        assert_eq!(keys, ["/a", "/b"]);
     }
 }

@@ -342,7 +342,110 @@ async fn full_disk_fails_commits_and_loses_nothing() {
         assert!(reason.contains("must be opened again"), "{reason}");
         acknowledged
     };
+    assert!(!directory.path().join("failed").exists(), "a full disk has no space for a copy");
     let storage = DiskStorage::open(directory.path()).unwrap();
     assert_eq!(contents(&storage).await.1.len(), acknowledged);
     create(&storage, "/last", "1").await;
+}
+
+#[tokio::test]
+async fn commits_are_synced() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = DiskStorage::open(directory.path()).unwrap();
+    const FULL: &str = "2";
+    assert_eq!(storage.shared.database.setting("journal_mode"), "wal");
+    assert_eq!(storage.shared.database.setting("synchronous"), FULL);
+}
+
+/// Without the lock, another program that opens the database removes its log when it closes it.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn database_is_locked_while_it_is_open() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = DiskStorage::open(directory.path()).unwrap();
+    create(&storage, "/a", "1").await;
+    assert_eq!(contents(&storage).await.1.len(), 1);
+    let inode = std::os::unix::fs::MetadataExt::ino(&fs::metadata(directory.path().join("database")).unwrap());
+    let (owner, file) = (format!(" {} ", std::process::id()), format!(":{inode} "));
+    let locks = fs::read_to_string("/proc/locks").unwrap();
+    let held = locks.lines().any(|line| line.contains("POSIX") && line.contains(&owner) && line.contains(&file));
+    assert!(held, "{locks}");
+}
+
+#[tokio::test]
+async fn values_expire_while_the_storage_is_idle_or_closed() {
+    let directory = tempfile::tempdir().unwrap();
+    let put_for = |lifetime| Change::PutFor("1".into(), lifetime);
+    let storage = DiskStorage::open(directory.path()).unwrap();
+    let first = storage.commit("/idle", Expect::Absent, put_for(Duration::from_millis(50))).await.unwrap().revision;
+    let deleted = &events(&storage, first, 1).await[0];
+    assert_eq!((&*deleted.key, &deleted.current), ("/idle", &None), "no other commit wakes the writer");
+    storage.commit("/long", Expect::Absent, put_for(Duration::from_hours(1))).await.unwrap();
+    let short = storage.commit("/closed", Expect::Absent, put_for(Duration::from_millis(50))).await.unwrap().revision;
+    drop(storage);
+    let storage = DiskStorage::open(directory.path()).unwrap();
+    assert_eq!(events(&storage, short, 1).await[0].current, None);
+    let left = contents(&storage).await.1;
+    assert_eq!(left.iter().map(|(key, ..)| &**key).collect::<Vec<_>>(), ["/long"]);
+}
+
+#[tokio::test]
+async fn slow_watch_does_not_keep_the_history_forever() {
+    let directory = tempfile::tempdir().unwrap();
+    let retention = Retention { age: Duration::from_mins(5), commits: 10 };
+    let storage = DiskStorage::open_with(directory.path(), Options { retention, budget: 0 }).unwrap();
+    let large = "x".repeat(600 << 10);
+    let mut modified = create(&storage, "/a", &large).await;
+    for _ in 0..6 {
+        modified = storage.commit("/a", Expect::Unchanged(modified), put(&large)).await.unwrap().revision;
+    }
+    let mut slow = storage.watch("", Revision(1)).await.unwrap();
+    assert_eq!(slow.next().await.unwrap().unwrap().revision, Revision(2));
+    for _ in 0..20 {
+        modified = storage.commit("/a", Expect::Unchanged(modified), put("small")).await.unwrap().revision;
+    }
+    assert!(storage.shared.view.read().versions() > 20, "the watch holds the history");
+    storage.shared.view.read().age_holds(Duration::from_mins(6));
+    for _ in 0..2 {
+        modified = storage.commit("/a", Expect::Unchanged(modified), put("small")).await.unwrap().revision;
+    }
+    assert!(storage.shared.view.read().versions() <= 11, "for some minutes");
+    let end = loop {
+        match slow.next().await.unwrap() {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(end, StorageError::Compacted { .. }), "{end}");
+}
+
+#[tokio::test]
+async fn missing_database_is_an_error_unless_it_was_empty() {
+    let directory = tempfile::tempdir().unwrap();
+    let remove = || fs::remove_file(directory.path().join("database")).unwrap();
+    drop(DiskStorage::open(directory.path()).unwrap());
+    remove();
+    let storage = DiskStorage::open(directory.path()).unwrap();
+    create(&storage, "/a", "1").await;
+    drop(storage);
+    remove();
+    let error = DiskStorage::open(directory.path()).unwrap_err();
+    assert!(matches!(error, OpenError::Vanished { .. }), "{error}");
+    assert!(!directory.path().join("database").exists(), "nothing is created");
+}
+
+#[tokio::test]
+async fn interrupted_rewriting_is_finished() {
+    let directory = tempfile::tempdir().unwrap();
+    let before = {
+        let storage = DiskStorage::open(directory.path()).unwrap();
+        write_some(&storage).await;
+        contents(&storage).await
+    };
+    fs::rename(directory.path().join("database"), directory.path().join("database.copy")).unwrap();
+    fs::write(directory.path().join("database"), "the rest of a failing disk").unwrap();
+    fs::write(directory.path().join("database-wal"), "its log").unwrap();
+    let storage = DiskStorage::open(directory.path()).unwrap();
+    assert_eq!(contents(&storage).await, before);
+    assert!(!directory.path().join("database.copy").exists());
 }

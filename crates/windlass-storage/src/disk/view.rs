@@ -1,4 +1,4 @@
-//! What readers see: the committed state without the bodies, and the history.
+//! The committed state without bodies, and the history, for readers.
 //!
 //! Only commits that are on disk get here. The bodies are read by revision, from the cache or from the database.
 
@@ -19,7 +19,7 @@ use super::{
     watcher::{Put, Watcher},
 };
 
-/// The state at the last commit on disk, and how it came about.
+/// The state at the last commit on disk, and the retained history.
 #[derive(Debug)]
 pub(super) struct View {
     keys: BTreeMap<Arc<str>, Versions>,
@@ -32,7 +32,7 @@ pub(super) struct View {
     ages: VecDeque<(Instant, Revision)>,
     /// The revisions of running reads and replays, with their number. Their versions and commits are not trimmed.
     /// Locked after the view.
-    holds: Mutex<BTreeMap<Revision, usize>>,
+    holds: Mutex<BTreeMap<Revision, Held>>,
     lists: Vec<PagedList>,
     lifetimes: Lifetimes,
     watchers: Vec<Arc<Watcher>>,
@@ -93,6 +93,13 @@ struct PagedList {
     at_most: Instant,
 }
 
+/// The running reads and replays of a revision.
+#[derive(Debug)]
+struct Held {
+    count: usize,
+    since: Instant,
+}
+
 /// A page of keys.
 pub(super) struct Page<'p> {
     pub(super) from: Bound<&'p str>,
@@ -109,6 +116,9 @@ const AGES: u32 = 30;
 /// revision of a page after five to ten minutes.
 const BETWEEN_PAGES: Duration = Duration::from_mins(5);
 const ALL_PAGES: Duration = Duration::from_mins(10);
+
+/// The time for which a read or a part of a replay holds its revision.
+const HELD: Duration = Duration::from_mins(5);
 
 /// The maximum number of paged lists. The oldest ones are forgotten.
 const MAX_LISTS: usize = 256;
@@ -311,16 +321,24 @@ impl View {
     }
 
     /// Protects what is visible at a revision, and the commits after it, from being trimmed.
+    /// Not for longer than [`HELD`]: a slow client must not keep the history from being trimmed.
     pub(super) fn hold(&self, revision: Revision) {
-        *self.holds.lock().entry(revision).or_default() += 1;
+        let mut holds = self.holds.lock();
+        holds.entry(revision).or_insert_with(|| Held { count: 0, since: Instant::now() }).count += 1;
+    }
+
+    /// Returns an error if a commit after a revision was trimmed, although the caller held it.
+    pub(super) fn check_hold(&self, revision: Revision) -> Result<(), StorageError> {
+        let first = self.log.front().map_or(self.revision, |commit| commit.version.revision.previous());
+        if first > revision { Err(StorageError::Compacted { oldest: self.oldest }) } else { Ok(()) }
     }
 
     /// Ends a hold.
     pub(super) fn release(&self, revision: Revision) {
         let mut holds = self.holds.lock();
-        if let Some(count) = holds.get_mut(&revision) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(held) = holds.get_mut(&revision) {
+            held.count -= 1;
+            if held.count == 0 {
                 holds.remove(&revision);
             }
         }
@@ -330,6 +348,10 @@ impl View {
     pub(super) fn continue_list(&mut self, revision: Revision, now: Instant) {
         if let Some(list) = self.lists.iter_mut().find(|list| list.revision == revision) {
             list.until = list.at_most.min(now + BETWEEN_PAGES);
+            return;
+        }
+        // The list may have ended, or the revision may have been compacted, while its page was read.
+        if revision < self.oldest {
             return;
         }
         if self.lists.len() >= MAX_LISTS {
@@ -364,9 +386,10 @@ impl View {
 
     /// Removes up to `max` compacted commits from the log, and the versions that nobody can read any more. Adds the
     /// revisions of these versions to `garbage`. Returns `false` if some are left.
-    pub(super) fn trim(&mut self, max: usize, garbage: &mut Vec<Revision>) -> bool {
+    pub(super) fn trim(&mut self, max: usize, now: Instant, garbage: &mut Vec<Revision>) -> bool {
         let lists = self.lists.iter().map(|list| list.revision).min();
-        let held = self.holds.lock().keys().next().copied();
+        let is_fresh = |held: &Held| now.duration_since(held.since) < HELD;
+        let held = self.holds.lock().iter().find(|(_, held)| is_fresh(held)).map(|(revision, _)| *revision);
         let upto = [Some(self.oldest), lists, held].into_iter().flatten().min().unwrap_or_default();
         for _ in 0..max {
             let Some(commit) = self.log.pop_front_if(|commit| commit.version.revision <= upto) else { return true };
@@ -404,6 +427,12 @@ impl View {
                 self.keys.remove(key);
             }
         }
+    }
+
+    /// Makes all holds older.
+    #[cfg(test)]
+    pub(super) fn age_holds(&self, by: Duration) {
+        self.holds.lock().values_mut().for_each(|held| held.since -= by);
     }
 
     #[cfg(test)]

@@ -97,7 +97,11 @@ impl Watch {
     async fn read(&mut self, shared: &Arc<Shared>, replay: Replay) -> Result<(), StorageError> {
         let Replay { hold, upto } = replay;
         let prefix = self.registered.watcher.prefix();
-        let (commits, last) = shared.view.read().replay(prefix, hold.revision(), upto, REPLAYED);
+        let (commits, last) = {
+            let view = shared.view.read();
+            view.check_hold(hold.revision())?;
+            view.replay(prefix, hold.revision(), upto, REPLAYED)
+        };
         let mut revisions = Vec::new();
         for Commit { version, previous, .. } in &commits {
             revisions.extend(previous.map(|previous| previous.revision));

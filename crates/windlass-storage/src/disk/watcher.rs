@@ -100,7 +100,7 @@ impl Watcher {
             return Poll::Ready(next);
         }
         self.waker.register(cx.waker());
-        // An event that was added before the registration woke nobody.
+        // An event that was added before the registration has woken no task.
         self.take().map_or(Poll::Pending, Poll::Ready)
     }
 

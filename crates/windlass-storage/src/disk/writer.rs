@@ -4,7 +4,7 @@
 //! after the batch is on disk.
 //!
 //! If a write fails, it is unknown how much of it is on disk. All waiting and all later commits then fail, and reads
-//! continue with the state before. Only a new start can tell.
+//! continue with the state before. Only a new start finds out.
 
 use std::{
     mem,
@@ -38,8 +38,6 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     commits: Vec<Waiting>,
-    /// The size of the bodies of `commits`.
-    bytes: usize,
     compactions: Vec<oneshot::Sender<Result<(), StorageError>>>,
     failure: Option<Failure>,
     closed: bool,
@@ -82,7 +80,7 @@ const PUBLISHED: usize = 64;
 const TRIMMED: usize = 4096;
 
 /// The number of expired values that are deleted with each batch, and the pause before a value is tried again.
-const EXPIRED: usize = 1024;
+const EXPIRED: usize = 256;
 const EXPIRED_RETRY: Duration = Duration::from_secs(1);
 
 impl From<Failure> for StorageError {
@@ -96,7 +94,6 @@ impl Queue {
     pub(super) fn commit(&self, waiting: Waiting) -> Result<(), StorageError> {
         let mut state = self.state.lock();
         state.check()?;
-        state.bytes += waiting.body.as_ref().map_or(0, Bytes::len);
         state.commits.push(waiting);
         drop(state);
         self.changed.notify_one();
@@ -148,7 +145,6 @@ impl Queue {
         let count = fitting.count().max(1).min(state.commits.len());
         let rest = state.commits.split_off(count);
         let commits = mem::replace(&mut state.commits, rest);
-        state.bytes -= commits.iter().filter_map(|waiting| waiting.body.as_ref()).map(Bytes::len).sum::<usize>();
         #[cfg(test)]
         {
             state.batches += 1;
@@ -165,7 +161,6 @@ impl Queue {
     fn fail(&self, failure: &Failure) -> Work {
         let mut state = self.state.lock();
         state.failure = Some(failure.clone());
-        state.bytes = 0;
         Work { commits: mem::take(&mut state.commits), compactions: mem::take(&mut state.compactions) }
     }
 }
@@ -242,8 +237,13 @@ impl Writer {
     /// Adds the deletion of some values whose lifetime has ended.
     fn add_expired(&self, commits: &mut Vec<Waiting>) {
         let now = Instant::now();
+        let mut bytes = 0;
         for _ in 0..EXPIRED {
+            if bytes >= BATCH_BYTES {
+                return;
+            }
             let Some((key, version)) = self.shared.view.write().take_expired(now) else { return };
+            bytes += version.length as usize;
             let turn = self.shared.turn(&key).try_lock_owned();
             let value = turn.ok().and_then(|turn| Some((turn, self.shared.read_value(&key, version)?)));
             let Some((turn, value)) = value else {
@@ -305,8 +305,7 @@ impl Writer {
             let expires = lifetime.map(|lifetime| now.millis_after(lifetime));
             let length = body.as_ref().map_or(0, |body| u32::try_from(body.len()).unwrap_or(u32::MAX));
             let kind = if body.is_some() { RecordKind::Put { created, expires, length } } else { RecordKind::Delete };
-            let replaced = previous.as_ref().map(|previous| previous.modified);
-            let record = Record { revision, key: Arc::clone(key), kind, previous: replaced };
+            let record = Record { revision, key: Arc::clone(key), kind };
             batch.commits.push((record, body.clone()));
             let current = body.as_ref().map(|body| StoredValue {
                 key: Arc::clone(key),
@@ -348,7 +347,7 @@ impl Writer {
         let is_trimmed = {
             let mut view = self.shared.view.write();
             view.expire(now.time);
-            view.trim(TRIMMED, &mut self.garbage)
+            view.trim(TRIMMED, now.time, &mut self.garbage)
         };
         self.shared.bodies.remove(&self.garbage);
         is_trimmed
