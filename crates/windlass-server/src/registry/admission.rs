@@ -83,12 +83,13 @@ pub(crate) struct RequestContext {
     pub(crate) webhooks: WebhookCalls,
 }
 
-/// Whether a write calls admission webhooks and policies.
+/// The admission webhooks that a write calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum WebhookCalls {
+    /// Those whose rules match it.
     #[default]
     Configured,
-    /// For the objects that the server needs at its start: a webhook may be served by a program that starts later.
+    /// None, for the objects that the server needs at its start: the program of a webhook may start later.
     Never,
 }
 
