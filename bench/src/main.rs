@@ -12,6 +12,7 @@ mod queue;
 mod ready;
 mod replay;
 mod server;
+mod storage;
 mod watchers;
 mod writes;
 
@@ -46,6 +47,8 @@ enum Bench {
     Watchers(watchers::Options),
     /// Creates, updates and applies in this process, one at a time
     Writes(writes::Options),
+    /// Durable storage without a server: commits per second, and the start with many objects
+    Storage(storage::Options),
     /// Apply many Deployments at once, and wait until all of their pods are ready
     Deployments(deployments::Options),
     /// Simulated nodes for a control plane without nodes, until SIGTERM
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Bench::Ready(options) => on_threads(Some(1), ready::run(options)),
         Bench::Watchers(options) => on_threads(None, watchers::run(options)),
         Bench::Writes(options) => on_threads(None, async { writes::run(&options).await }),
+        Bench::Storage(options) => on_threads(None, async { storage::run(&options).await }),
         // A single thread leaves the machine to the control plane.
         Bench::Deployments(options) => on_threads(Some(1), deployments::run(options)),
         Bench::Nodes(options) => on_threads(Some(1), nodes::run(options)),

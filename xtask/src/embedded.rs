@@ -64,6 +64,11 @@ impl Embedded {
         directory(STARTED.load(Ordering::Relaxed)).join(KUBECONFIG)
     }
 
+    /// Returns a data directory for the next control plane, which is removed with it.
+    pub(crate) fn data_to_be() -> PathBuf {
+        directory(STARTED.load(Ordering::Relaxed)).join("data")
+    }
+
     /// Returns the path of the administrator's kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.directory.join(KUBECONFIG)

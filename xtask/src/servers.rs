@@ -38,6 +38,9 @@ pub(crate) struct Options {
     /// The number of writes that they see in each round
     #[arg(long, default_value_t = 1_000)]
     writes: usize,
+    /// Keep the objects on disk: windlass in a data directory, and etcd with fsync
+    #[arg(long)]
+    durable: bool,
 }
 
 const OURS: &str = "windlass";
@@ -87,7 +90,7 @@ pub(crate) fn run(windlass: &Path, bench: &Path, options: &Options) -> Result {
     for round in 1..=options.rounds {
         eprintln!("start {round} of {rounds}");
         drop(running.take()); // the next are not held up by these
-        let started = Started::both(windlass, bench)?;
+        let started = Started::both(windlass, bench, options.durable)?;
         for (name, seconds) in [(OURS, started.ours), (THEIRS, started.theirs)] {
             figures.entry((START.to_owned(), name.to_owned())).or_default().push(seconds);
         }
@@ -173,12 +176,20 @@ struct Started {
 
 impl Started {
     /// Starts the servers one after the other, so that they do not slow each other down.
-    fn both(windlass: &Path, bench: &Path) -> Result<Self> {
+    fn both(windlass: &Path, bench: &Path, durable: bool) -> Result<Self> {
         let probe = Probe::of(bench, &Embedded::kubeconfig_to_be())?;
+        let data = Embedded::data_to_be().display().to_string();
+        let mut flags = vec!["--controllers=none"];
+        if durable {
+            flags.extend(["--data-dir", &data]);
+        }
         let started = Instant::now();
-        let embedded = Embedded::spawn(windlass, &["--controllers=none"])?;
+        let embedded = Embedded::spawn(windlass, &flags)?;
         let ours = probe.wait(started)?;
         let mut upstream = Upstream::prepare(Profile::Token)?;
+        if durable {
+            upstream.sync_writes();
+        }
         let probe = Probe::of(bench, &upstream.kubeconfig())?;
         let started = Instant::now();
         upstream.launch()?;

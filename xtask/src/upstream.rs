@@ -43,6 +43,8 @@ pub(crate) struct Upstream {
     /// The folder of kube-apiserver.
     server: PathBuf,
     profile: Profile,
+    /// `true` if etcd syncs its writes to disk.
+    is_synced: bool,
     ports: Ports,
     /// In start order; they are stopped in reverse.
     processes: Vec<Process>,
@@ -145,13 +147,18 @@ impl Upstream {
         let [etcd, peer, secure] = free_ports()?;
         let ports = Ports { etcd, peer, secure };
         let server = binaries.clone();
-        let upstream = Self { binaries, server, profile, ports, processes: Vec::new(), directory };
+        let upstream = Self { binaries, server, profile, is_synced: false, ports, processes: Vec::new(), directory };
         let key = rcgen::KeyPair::generate()?;
         fs::write(upstream.file("sa.key"), key.serialize_pem())?;
         fs::write(upstream.file("sa.pub"), key.public_key_pem())?;
         fs::write(upstream.file("tokens.csv"), format!("{TOKEN},admin,admin,\"system:masters\"\n"))?;
         fs::write(upstream.kubeconfig(), kubeconfig(ports.secure))?;
         Ok(upstream)
+    }
+
+    /// Lets etcd sync each write to disk. By default it does not, because tests don't need it.
+    pub(crate) fn sync_writes(&mut self) {
+        self.is_synced = true;
     }
 
     /// Starts etcd and the API server without waiting for them.
@@ -196,13 +203,15 @@ impl Upstream {
     fn start_etcd(&mut self) -> Result {
         let Ports { etcd, peer, .. } = self.ports;
         let client = format!("http://127.0.0.1:{etcd}");
-        let flags = [
+        let mut flags = vec![
             format!("--data-dir={}", self.file(ETCD)),
             format!("--listen-client-urls={client}"),
             format!("--advertise-client-urls={client}"),
             format!("--listen-peer-urls=http://127.0.0.1:{peer}"),
-            "--unsafe-no-fsync".to_owned(),
         ];
+        if !self.is_synced {
+            flags.push("--unsafe-no-fsync".to_owned());
+        }
         self.spawn(ETCD, &flags)
     }
 
