@@ -28,7 +28,7 @@ use windlass_server::{
     storage::{MemoryStorage, Retention},
 };
 
-use crate::{data_directory::DataDirectory, descriptions};
+use crate::{data_directory::DataDirectory, descriptions, encryption::Encryption};
 
 /// The name of the cluster, user and context in the kubeconfig.
 const NAME: &str = "windlass";
@@ -56,6 +56,8 @@ pub(crate) struct Settings {
     pub(crate) authorizers: Option<AuthorizerChain>,
     /// The directory of the cluster; `None` means in memory.
     pub(crate) data: Option<PathBuf>,
+    /// The encryption of the stored objects.
+    pub(crate) encryption: Option<Encryption>,
     /// A hint for the user if the address is in use.
     pub(crate) hint: &'static str,
 }
@@ -94,13 +96,16 @@ impl Bound {
             None => None,
         };
         let names = names(address.ip());
-        let data = match settings.data.clone() {
+        let mut data = match settings.data.clone() {
             Some(path) => {
                 let opened = tokio::task::spawn_blocking(move || DataDirectory::open(&path, names, token)).await?;
                 opened.map_err(|error| -> Box<dyn Error> { error })?
             }
             None => in_memory(names)?,
         };
+        if let Some(encryption) = &settings.encryption {
+            data.storage = encryption.over(data.storage)?;
+        }
         Ok(Self { settings, listener, address, console, data })
     }
 
@@ -325,6 +330,7 @@ mod tests {
             console: None,
             authorizers: None,
             data: None,
+            encryption: None,
             hint: "",
         })
         .await

@@ -4,6 +4,7 @@
 //! commands       a module for each command
 //! stand_in       this program as etcd, kube-apiserver and kubectl, for Go's envtest
 //! control_plane  the API server, controllers and nodes in this process
+//! encryption     encryption at rest of that server
 //! authorization  authorization webhooks of that server
 //! recorder       counts the requests to that server
 //! connection     the connection flags, which are kubectl's
@@ -18,6 +19,7 @@ mod connection;
 mod control_plane;
 mod data_directory;
 mod descriptions;
+mod encryption;
 mod memory;
 mod recorder;
 #[cfg(test)]

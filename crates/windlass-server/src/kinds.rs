@@ -192,19 +192,55 @@ pub(crate) fn built_ins(options: &KindOptions) -> ResourceTable {
     ResourceTable::new(options.kubernetes, resources)
 }
 
-fn resource(entry: &CatalogResource, options: &KindOptions) -> Option<ResourceInfo> {
+/// A built-in resource in the storage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredResource {
+    /// The prefix of the keys of its objects.
+    pub prefix: String,
+    /// The API group.
+    pub group: String,
+    /// The plural name.
+    pub plural: String,
+}
+
+/// Returns the built-in resources whose objects are stored, of all supported Kubernetes versions. The objects of a custom
+/// resource have keys with the prefix `/registry/GROUP/PLURAL/`.
+#[must_use]
+pub fn stored_resources() -> Vec<StoredResource> {
+    let mut resources: Vec<StoredResource> = Vec::new();
+    for version in KubernetesVersion::ALL {
+        for entry in catalog(*version).iter().filter(|entry| !entry.storage_hash.is_empty()) {
+            let Some(kind) = row(entry) else { continue };
+            let prefix = storage_prefix(kind, entry);
+            // Events have two groups. They are stored in the first one.
+            if resources.iter().all(|resource| resource.prefix != prefix) {
+                let (group, plural) = (entry.group.to_owned(), entry.plural.to_owned());
+                resources.push(StoredResource { prefix, group, plural });
+            }
+        }
+    }
+    resources
+}
+
+/// Returns the row of a resource in the table of kinds.
+fn row(entry: &CatalogResource) -> Option<&'static Kind> {
     let (_, kinds) = GROUPS.iter().find(|(group, _)| *group == entry.group)?;
-    let kind = kinds.iter().find(|kind| (kind.version, kind.name) == (entry.version, entry.kind))?;
+    kinds.iter().find(|kind| (kind.version, kind.name) == (entry.version, entry.kind))
+}
+
+fn storage_prefix(kind: &Kind, entry: &CatalogResource) -> String {
+    kind.prefix.map_or_else(|| format!("/registry/{}/", entry.plural), str::to_owned)
+}
+
+fn resource(entry: &CatalogResource, options: &KindOptions) -> Option<ResourceInfo> {
+    let kind = row(entry)?;
     let plan = codec::plan_of(options.kubernetes, entry.group, entry.version, entry.kind)?;
     let conversion = match &kind.view {
         None => None,
         Some(view) => Some(view.conversion(options.kubernetes, kind.name)?),
     };
-    let prefix = match kind.prefix {
-        _ if entry.storage_hash.is_empty() => String::new(),
-        Some(prefix) => prefix.to_owned(),
-        None => format!("/registry/{}/", entry.plural),
-    };
+    let prefix = if entry.storage_hash.is_empty() { String::new() } else { storage_prefix(kind, entry) };
     let own = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<String>>();
     let subresources = entry.subresources.iter().map(|subresource| {
         let (group, version) = subresource.other.unwrap_or((entry.group, entry.version));

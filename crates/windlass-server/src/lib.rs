@@ -113,7 +113,11 @@ pub use self::{
     server::{Server, ServerBuilder, Service},
     tls::{TlsError, TlsIdentity, TlsVersion},
 };
-pub use crate::kinds::core::service::{InvalidServiceCidr, ServiceCidr};
+pub use crate::kinds::{
+    StoredResource,
+    core::service::{InvalidServiceCidr, ServiceCidr},
+    stored_resources,
+};
 
 /// The examples of README.md.
 #[cfg(doctest)]

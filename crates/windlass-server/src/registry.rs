@@ -337,7 +337,7 @@ fn storage_failure(error: &StorageError) -> Status {
     match error {
         StorageError::Compacted { .. } => Status::expired("The resourceVersion for the provided list is too old."),
         StorageError::Future { requested, current } => Status::too_large_resource_version(requested.0, current.0),
-        StorageError::Lagged { .. } | StorageError::Unavailable(_) => {
+        StorageError::Lagged { .. } | StorageError::Unreadable { .. } | StorageError::Unavailable(_) => {
             tracing::warn!(error = error as &dyn std::error::Error, "the storage failed");
             Status::internal(error)
         }

@@ -78,6 +78,9 @@ pub struct StoredValue {
     pub created: Revision,
     /// The revision of the put that wrote this body.
     pub modified: Revision,
+    /// `true` if the backend would now store the body in another form, for example encrypted with another key. The next
+    /// update then writes it, even if it is unchanged.
+    pub is_stale: bool,
 }
 
 /// The condition of a commit on the key.
@@ -171,6 +174,15 @@ pub enum StorageError {
     Lagged {
         /// The revision after which a new watch can continue, unless it is compacted by then.
         after: Revision,
+    },
+    /// A value cannot be decoded, for example because its encryption key is not configured. The message is that of
+    /// kube-apiserver.
+    #[error("unable to transform key {key:?}: {source}")]
+    Unreadable {
+        /// The key of the value.
+        key: String,
+        /// The cause.
+        source: Box<dyn StdError + Send + Sync>,
     },
     /// The backend is unreachable or failed. A retry may succeed.
     #[error("the storage is unavailable")]

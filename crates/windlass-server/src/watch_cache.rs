@@ -373,7 +373,7 @@ async fn pump<D: Default>(storage: Arc<dyn Storage>, running: Running<D>) {
                     return;
                 }
                 StorageError::Lagged { .. } => {}
-                StorageError::Future { .. } | StorageError::Unavailable(_) => {
+                StorageError::Future { .. } | StorageError::Unreadable { .. } | StorageError::Unavailable(_) => {
                     tracing::warn!(error = &failure as &dyn std::error::Error, "the watch of the storage failed");
                     time::sleep(pause).await;
                     pause = RETRY_LAST.min(pause * 2);

@@ -437,14 +437,20 @@ impl Shared {
     /// Reads the current value of a key whose turn the caller has. Waits for the disk.
     fn read_value(&self, key: &Arc<str>, version: Version) -> Option<StoredValue> {
         let body = self.bodies.get_blocking(version.revision).ok()?;
-        Some(StoredValue { key: Arc::clone(key), body, created: version.created?, modified: version.revision })
+        Some(StoredValue {
+            key: Arc::clone(key),
+            body,
+            created: version.created?,
+            modified: version.revision,
+            is_stale: false,
+        })
     }
 
     /// Reads the body of a version that the caller holds.
     async fn value(&self, key: Arc<str>, version: Version) -> Result<Option<StoredValue>, StorageError> {
         let Some(created) = version.created else { return Ok(None) };
         let body = self.bodies.get(version.revision).await?;
-        Ok(Some(StoredValue { key, body, created, modified: version.revision }))
+        Ok(Some(StoredValue { key, body, created, modified: version.revision, is_stale: false }))
     }
 
     async fn range(self: &Arc<Self>, query: &RangeQuery) -> Result<Range, StorageError> {
@@ -488,6 +494,7 @@ impl Shared {
             body,
             created: version.created.unwrap_or_default(),
             modified: version.revision,
+            is_stale: false,
         });
         Ok(Range { revision, values: values.collect(), remaining })
     }

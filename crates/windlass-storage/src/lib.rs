@@ -3,7 +3,8 @@
 //! The modules, from the entry point down:
 //!
 //! ```text
-//! disk       storage in a directory of this machine
+//! encryption  values are encrypted in the storage below
+//! disk        storage in a directory of this machine
 //! ```
 //!
 //! ```no_run
@@ -18,6 +19,10 @@
 //! # }
 //! ```
 
+pub mod encryption;
 mod disk;
 
-pub use self::disk::{DiskStorage, OpenError, Options, Retention, remove, snapshot};
+pub use self::{
+    disk::{DiskStorage, OpenError, Options, Retention, remove, snapshot},
+    encryption::{EncryptedStorage, EncryptionConfiguration},
+};

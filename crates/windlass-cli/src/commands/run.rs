@@ -87,6 +87,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         console: None,
         authorizers: None,
         data: Some(cluster),
+        encryption: None,
         hint: HINT,
     })
     .await?;

@@ -15,6 +15,7 @@ use super::announce;
 use crate::{
     authorization,
     control_plane::{Bound, Settings, warn_if_replaced},
+    encryption::Encryption,
 };
 
 /// The flags of `windlass up`.
@@ -41,6 +42,12 @@ pub(crate) struct Options {
     /// Directory that keeps the cluster between runs; created if it does not exist. By default the cluster is in memory
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// File that configures encryption at rest, with kind EncryptionConfiguration as for kube-apiserver
+    #[arg(long, value_name = "FILE")]
+    encryption_provider_config: Option<PathBuf>,
+    /// Apply changes of the file of --encryption-provider-config within a minute
+    #[arg(long, requires = "encryption_provider_config")]
+    encryption_provider_config_automatic_reload: bool,
     /// Kubernetes version to serve; the controllers use the types of 1.36 with every version
     #[arg(long, value_name = "VERSION", default_value_t)]
     kubernetes_version: KubernetesVersion,
@@ -83,8 +90,18 @@ fn controllers() -> String {
 }
 
 pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
-    let Options { bind, kubeconfig, nodes, controllers, console, authorization_config, data_dir, kubernetes_version } =
-        options;
+    let Options {
+        bind,
+        kubeconfig,
+        nodes,
+        controllers,
+        console,
+        authorization_config,
+        data_dir,
+        encryption_provider_config,
+        encryption_provider_config_automatic_reload: reload,
+        kubernetes_version,
+    } = options;
     let authorizers = authorization_config.as_deref().map(authorization::read).transpose();
     let authorizers = authorizers.map_err(|error| -> Box<dyn Error> { error })?;
     let settings = Settings {
@@ -95,6 +112,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         console,
         authorizers,
         data: data_dir,
+        encryption: encryption_provider_config.map(|file| Encryption { file, reload }),
         hint: HINT,
     };
     let bound = Bound::bind(settings).await?;

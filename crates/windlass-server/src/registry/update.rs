@@ -213,8 +213,8 @@ impl Registry {
                 Err(error) => Err(commit_failure(&error)),
             };
         }
-        // An update that changes nothing is not written.
-        let rewrites = current.created == current.modified && (rules.rewrites_new)(&old);
+        // An update that changes nothing is not written, unless the storage asks for it.
+        let rewrites = current.is_stale || current.created == current.modified && (rules.rewrites_new)(&old);
         if params.dry_run == DryRun::All || (encoded.storage_bytes() == current.body && !rewrites) {
             if let Some(allocation) = allocation.filter(|_| params.dry_run == DryRun::No) {
                 allocation.committed(&unchanged);

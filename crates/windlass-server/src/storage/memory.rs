@@ -290,7 +290,7 @@ impl Store {
         let previous = index.latest(&key).cloned();
         let value = body.map(|body| {
             let created = previous.as_ref().map_or(revision, |previous| previous.created);
-            StoredValue { key: Arc::clone(&key), body, created, modified: revision }
+            StoredValue { key: Arc::clone(&key), body, created, modified: revision, is_stale: false }
         });
         index.put(&key, value.clone().map_or(Version::Deleted(revision), Version::Live));
         let committed = Committed { revision, value: value.clone(), previous: previous.clone() };

@@ -112,7 +112,7 @@ impl Watch {
             let mut value = |version: Version| {
                 let created = version.created?;
                 let body = bodies.next()?;
-                Some(StoredValue { key: Arc::clone(&key), body, created, modified: version.revision })
+                Some(StoredValue { key: Arc::clone(&key), body, created, modified: version.revision, is_stale: false })
             };
             let previous = previous.and_then(&mut value);
             let current = value(version);

@@ -312,6 +312,7 @@ impl Writer {
                 body: body.clone(),
                 created,
                 modified: revision,
+                is_stale: false,
             });
             events.push(StorageEvent { revision, key: Arc::clone(key), current, previous: previous.clone() });
         }
