@@ -19,6 +19,10 @@ pub struct Lifetimes {
 impl Lifetimes {
     /// Records a write: the value of `key` expires at `end`, or never. A deletion is a write without an end.
     pub fn set(&mut self, key: &Arc<str>, end: Option<Instant>) {
+        // Most stores have no lifetimes at all, and hashing each key would cost a fifth of loading a million of them.
+        if self.ends.is_empty() && end.is_none() {
+            return;
+        }
         if let Some((key, end)) = self.ends.remove_entry(key) {
             self.order.remove(&(end, key));
         }
