@@ -47,6 +47,8 @@ use self::{
 mod acknowledged;
 mod bodies;
 mod database;
+mod files;
+pub mod import;
 mod record;
 pub mod snapshot;
 mod tally;

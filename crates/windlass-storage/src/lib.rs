@@ -3,8 +3,10 @@
 //! The modules, from the entry point down:
 //!
 //! ```text
-//! encryption  values are encrypted in the storage below
-//! disk        storage in a directory of this machine
+//! encryption     values are encrypted in the storage below
+//! disk           storage in a directory of this machine
+//! etcd_snapshot  the values of a cluster that etcd has saved
+//! bolt           the database in such a snapshot
 //! ```
 //!
 //! ```no_run
@@ -19,10 +21,13 @@
 //! # }
 //! ```
 
-pub mod encryption;
+mod bolt;
 mod disk;
+pub mod encryption;
+mod etcd_snapshot;
 
 pub use self::{
-    disk::{DiskStorage, OpenError, Options, Retention, remove, snapshot},
+    disk::{DiskStorage, OpenError, Options, Retention, import, remove, snapshot},
     encryption::{EncryptedStorage, EncryptionConfiguration},
+    etcd_snapshot::{EtcdSnapshot, EtcdValue, InvalidEtcdSnapshot},
 };

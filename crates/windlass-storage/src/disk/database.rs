@@ -13,10 +13,8 @@
 //! ```
 
 use std::{
-    ffi::OsString,
-    fs::{self, File, TryLockError},
-    io::{self, ErrorKind, Read as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    fs::{self, File},
+    io::{self, Read as _},
     path::{Path, PathBuf},
 };
 
@@ -28,6 +26,7 @@ use windlass_server::storage::Revision;
 use super::{
     OpenError,
     acknowledged::{Acknowledged, Content},
+    files::{create_directory, create_private, lock_directory, remove, remove_database, rename, sync, utf8},
     record::{self, Damaged, FORMAT, Record, State},
     tally::Tally,
 };
@@ -55,7 +54,7 @@ const APPLICATION: i64 = 0x5749_4e44;
 const FIRST: Revision = Revision(1);
 
 /// The state of an empty database.
-const NEW: State = State { oldest: FIRST, tally: Tally { count: 0, sum: 0 } };
+pub(super) const NEW: State = State { oldest: FIRST, tally: Tally { count: 0, sum: 0 } };
 
 /// The number of threads that read at the same time, each with a connection.
 pub(super) const READERS: usize = 8;
@@ -241,16 +240,8 @@ impl Written {
         state.oldest = batch.oldest.unwrap_or(state.oldest);
         let transaction = self.connection.transaction()?;
         {
-            let mut insert_record = transaction.prepare_cached("INSERT INTO records VALUES (?1, ?2)")?;
-            let mut insert_body = transaction.prepare_cached("INSERT INTO bodies VALUES (?1, ?2)")?;
             for (record, body) in &batch.commits {
-                let bytes = record.encode();
-                state.tally.add(record.revision, &bytes);
-                let revision = record.revision.0.cast_signed();
-                insert_record.execute(params![revision, bytes])?;
-                if let Some(body) = body {
-                    insert_body.execute(params![revision, record::encode_body(record.revision, body)])?;
-                }
+                insert(&transaction, &mut state.tally, record, body.as_deref())?;
             }
             let mut remove_record =
                 transaction.prepare_cached("DELETE FROM records WHERE revision = ?1 RETURNING record")?;
@@ -261,7 +252,7 @@ impl Written {
                 state.tally.remove(*revision, &removed.ok_or(DatabaseError::Damaged(Damaged(*revision)))?);
                 remove_body.execute([number])?;
             }
-            transaction.prepare_cached(SET_STATE)?.execute([state.encode()])?;
+            set_state(&transaction, state)?;
         }
         transaction.commit()?;
         Ok(state)
@@ -278,6 +269,30 @@ impl Drop for Database {
 /// Returns the path of the database in a directory.
 pub(super) fn path(directory: &Path) -> PathBuf {
     directory.join("database")
+}
+
+/// Inserts a commit, and adds it to the tally.
+pub(super) fn insert(
+    connection: &Connection,
+    tally: &mut Tally,
+    record: &Record,
+    body: Option<&[u8]>,
+) -> Result<(), DatabaseError> {
+    let bytes = record.encode();
+    tally.add(record.revision, &bytes);
+    let revision = record.revision.0.cast_signed();
+    connection.prepare_cached("INSERT INTO records VALUES (?1, ?2)")?.execute(params![revision, bytes])?;
+    if let Some(body) = body {
+        let body = record::encode_body(record.revision, body);
+        connection.prepare_cached("INSERT INTO bodies VALUES (?1, ?2)")?.execute(params![revision, body])?;
+    }
+    Ok(())
+}
+
+/// Sets the state of the records.
+pub(super) fn set_state(connection: &Connection, state: State) -> Result<(), DatabaseError> {
+    connection.prepare_cached(SET_STATE)?.execute([state.encode()])?;
+    Ok(())
 }
 
 /// Visits all records in the order of their revisions. Returns an error if any is damaged, or if they differ from the
@@ -310,7 +325,7 @@ pub(super) fn stored_state(connection: &Connection) -> Result<State, DatabaseErr
 pub(super) fn continue_at(path: &Path, revision: Revision) -> Result<(), DatabaseError> {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let state = State { oldest: revision, ..stored_state(&connection)? };
-    connection.execute(SET_STATE, [state.encode()])?;
+    set_state(&connection, state)?;
     connection.close().map_err(|(_, error)| error.into())
 }
 
@@ -364,17 +379,6 @@ pub(super) fn check_format(connection: &Connection, directory: &Path) -> Result<
     Err(OpenError::Format { directory: directory.to_owned(), found, supported: FORMAT })
 }
 
-/// Locks a directory until the returned file is closed.
-pub(super) fn lock_directory(directory: &Path) -> Result<File, OpenError> {
-    let failed = |source: io::Error| OpenError::Directory { directory: directory.to_owned(), source };
-    let file = File::options().create(true).truncate(false).write(true).open(directory.join("lock")).map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenError::Locked { directory: directory.to_owned() }),
-        Err(TryLockError::Error(error)) => Err(failed(error)),
-    }
-}
-
 /// Returns the revision of the last commit that was acknowledged to a client, if it is known.
 pub(super) fn acknowledged_revision(directory: &Path) -> Option<Revision> {
     Acknowledged::last(&directory.join(ACKNOWLEDGED))
@@ -413,16 +417,19 @@ fn create(directory: &Path, path: &Path) -> Result<(), OpenError> {
     // A log that is left of a removed database does not belong to the new one.
     remove_database(path).map_err(failed)?;
     create_private(&new).map_err(failed)?;
-    let created = || -> Result<(), rusqlite::Error> {
-        let connection = Connection::open(&new)?;
-        connection.pragma_update(None, "application_id", APPLICATION)?;
-        connection.pragma_update(None, "user_version", FORMAT)?;
-        connection.execute_batch(SCHEMA)?;
-        connection.execute(SET_STATE, [NEW.encode()])?;
-        connection.close().map_err(|(_, error)| error)
-    };
-    created().map_err(|error| load_error(directory, error.into()))?;
+    let created = || -> Result<(), DatabaseError> { Ok(create_tables(&new)?.close().map_err(|(_, error)| error)?) };
+    created().map_err(|error| load_error(directory, error))?;
     rename(directory, &new, path).map_err(failed)
+}
+
+/// Makes an existing empty file an empty database.
+pub(super) fn create_tables(path: &Path) -> Result<Connection, DatabaseError> {
+    let connection = Connection::open(path)?;
+    connection.pragma_update(None, "application_id", APPLICATION)?;
+    connection.pragma_update(None, "user_version", FORMAT)?;
+    connection.execute_batch(SCHEMA)?;
+    set_state(&connection, NEW)?;
+    Ok(connection)
 }
 
 /// Writes the whole database again if the last write failed: a system may have marked pages as written that never
@@ -458,23 +465,6 @@ fn finish_rewriting(directory: &Path, path: &Path) -> io::Result<()> {
     rename(directory, &copy, path)
 }
 
-/// Renames a complete file durably.
-pub(super) fn rename(directory: &Path, from: &Path, to: &Path) -> io::Result<()> {
-    File::open(from)?.sync_all()?;
-    fs::rename(from, to)?;
-    sync(directory)
-}
-
-/// Removes a database with its logs.
-pub(super) fn remove_database(path: &Path) -> io::Result<()> {
-    for suffix in ["", "-wal", "-shm", "-journal"] {
-        let mut name = OsString::from(path);
-        name.push(suffix);
-        remove(Path::new(&name))?;
-    }
-    Ok(())
-}
-
 /// Removes all files of a directory.
 pub(super) fn remove_all(directory: &Path) -> Result<(), OpenError> {
     let failed = |source: io::Error| OpenError::Directory { directory: directory.to_owned(), source };
@@ -486,42 +476,6 @@ pub(super) fn remove_all(directory: &Path) -> Result<(), OpenError> {
         remove_database(&directory.join(name)).map_err(failed)?;
     }
     remove(&directory.join("failed")).and_then(|()| remove(&directory.join(ACKNOWLEDGED))).map_err(failed)
-}
-
-/// Creates an empty file that only its owner can read: it will contain Secrets. SQLite gives its logs the same mode.
-pub(super) fn create_private(path: &Path) -> io::Result<()> {
-    File::options().write(true).create_new(true).mode(0o600).open(path).map(drop)
-}
-
-/// Creates a directory that only its owner can enter, unless it exists. It survives a power failure.
-pub(super) fn create_directory(directory: &Path) -> io::Result<()> {
-    let missing: Vec<&Path> = directory.ancestors().take_while(|ancestor| !ancestor.exists()).collect();
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    for created in missing.into_iter().filter(|created| !created.as_os_str().is_empty()) {
-        sync(parent(created))?;
-    }
-    Ok(())
-}
-
-/// Returns the directory of a file.
-pub(super) fn parent(file: &Path) -> &Path {
-    file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Returns a path as SQLite needs it.
-pub(super) fn utf8(path: &Path) -> io::Result<&str> {
-    path.to_str().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "the path is not UTF-8"))
-}
-
-fn sync(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
-}
-
-pub(super) fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
 }
 
 /// The error of a damaged database at the start.

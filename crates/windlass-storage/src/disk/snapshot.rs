@@ -23,8 +23,10 @@ use windlass_server::storage::Revision;
 use super::{
     OpenError,
     database::{self, DatabaseError},
+    files,
     record::{self, Damaged, RecordKind},
 };
+use crate::etcd_snapshot::InvalidEtcdSnapshot;
 
 /// The contents of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +65,19 @@ pub enum SnapshotError {
         /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The file is no intact snapshot of etcd.
+    #[error(transparent)]
+    Etcd(#[from] InvalidEtcdSnapshot),
+    /// A key of an etcd snapshot cannot be stored.
+    #[error("cannot import the key {key} of revision {revision}: {problem}")]
+    Key {
+        /// The key.
+        key: String,
+        /// The revision of its last change.
+        revision: Revision,
+        /// The reason.
+        problem: &'static str,
+    },
     /// A file cannot be read or written.
     #[error("cannot use {}", file.display())]
     File {
@@ -89,13 +104,13 @@ pub fn save(directory: &Path, file: &Path) -> Result<Contents, SnapshotError> {
     // Read before the database: later commits may be missing in the snapshot, but not these.
     let acknowledged = database::acknowledged_revision(directory);
     let new = beside(file);
-    database::remove_database(&new).map_err(|source| used(&new, source))?;
+    files::remove_database(&new).map_err(|source| used(&new, source))?;
     let saved = (|| -> Result<Contents, SnapshotError> {
         let failed = |error: rusqlite::Error| database::load_error(directory, error.into());
         let connection = Connection::open_with_flags(&source, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(failed)?;
         database::check_format(&connection, directory)?;
-        database::create_private(&new).map_err(|source| used(&new, source))?;
-        let name = database::utf8(&new).map_err(|source| used(&new, source))?;
+        files::create_private(&new).map_err(|source| used(&new, source))?;
+        let name = files::utf8(&new).map_err(|source| used(&new, source))?;
         connection.execute("VACUUM INTO ?1", [name]).map_err(failed)?;
         database::without_journal(&new).map_err(|error| unreadable(file, error))?;
         let contents = verify(&new, file)?;
@@ -103,7 +118,7 @@ pub fn save(directory: &Path, file: &Path) -> Result<Contents, SnapshotError> {
             let after = contents.revision;
             return Err(OpenError::Missing { directory: directory.to_owned(), after, upto }.into());
         }
-        database::rename(database::parent(file), &new, file).map_err(|source| used(file, source))?;
+        files::rename(files::parent(file), &new, file).map_err(|source| used(file, source))?;
         Ok(contents)
     })();
     if saved.is_err() {
@@ -128,8 +143,32 @@ pub fn status(file: &Path) -> Result<Contents, SnapshotError> {
 /// If the file is no intact snapshot, or if the directory has a storage.
 pub fn restore(file: &Path, directory: &Path) -> Result<Contents, SnapshotError> {
     status(file)?;
-    database::create_directory(directory).map_err(|source| used(directory, source))?;
-    let _lock = database::lock_directory(directory)?;
+    place(directory, |new| {
+        fs::copy(file, new).map_err(|source| used(new, source))?;
+        // The copy, because the file may have changed meanwhile.
+        let contents = verify(new, file)?;
+        let first = after(contents.revision).ok_or_else(|| SnapshotError::Snapshot {
+            file: file.to_owned(),
+            source: format!("its revision {} is too large", contents.revision).into(),
+        })?;
+        database::continue_at(new, first).map_err(|error| database::load_error(directory, error))?;
+        Ok((contents, first))
+    })
+}
+
+/// Returns the first revision after a restore.
+pub(super) fn after(last: Revision) -> Option<Revision> {
+    last.0.checked_add(BUMP).filter(|first| i64::try_from(*first).is_ok()).map(Revision)
+}
+
+/// Creates the storage of a directory. `write` fills a new private file, and returns the revision with which the storage
+/// begins.
+pub(super) fn place<T>(
+    directory: &Path,
+    write: impl FnOnce(&Path) -> Result<(T, Revision), SnapshotError>,
+) -> Result<T, SnapshotError> {
+    files::create_directory(directory).map_err(|source| used(directory, source))?;
+    let _lock = files::lock_directory(directory)?;
     let path = database::path(directory);
     if exists(&path)? {
         return Err(SnapshotError::Occupied { directory: directory.to_owned() });
@@ -137,22 +176,14 @@ pub fn restore(file: &Path, directory: &Path) -> Result<Contents, SnapshotError>
     // A log that is left of a removed database does not belong to the restored one.
     let new = beside(&path);
     for stale in [&new, &path] {
-        database::remove_database(stale).map_err(|source| used(stale, source))?;
+        files::remove_database(stale).map_err(|source| used(stale, source))?;
     }
-    database::create_private(&new).map_err(|source| used(&new, source))?;
-    fs::copy(file, &new).map_err(|source| used(&new, source))?;
-    // The copy, because the file may have changed meanwhile.
-    let contents = verify(&new, file)?;
-    let first = contents.revision.0.checked_add(BUMP).filter(|first| i64::try_from(*first).is_ok());
-    let first = Revision(first.ok_or_else(|| SnapshotError::Snapshot {
-        file: file.to_owned(),
-        source: format!("its revision {} is too large", contents.revision).into(),
-    })?);
-    database::continue_at(&new, first).map_err(|error| database::load_error(directory, error))?;
+    files::create_private(&new).map_err(|source| used(&new, source))?;
+    let (written, first) = write(&new)?;
     // First, so that a database without it never exists.
     database::write_acknowledged(directory, first).map_err(|source| used(directory, source))?;
-    database::rename(directory, &new, &path).map_err(|source| used(&path, source))?;
-    Ok(contents)
+    files::rename(directory, &new, &path).map_err(|source| used(&path, source))?;
+    Ok(written)
 }
 
 /// Checks all records and bodies of a snapshot. `name` is the file in errors.
