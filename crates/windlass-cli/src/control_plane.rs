@@ -28,7 +28,11 @@ use windlass_server::{
     storage::{MemoryStorage, Retention},
 };
 
-use crate::{data_directory::DataDirectory, descriptions, encryption::Encryption};
+use crate::{
+    data_directory::{Data, DataDirectory},
+    descriptions,
+    encryption::Encryption,
+};
 
 /// The name of the cluster, user and context in the kubeconfig.
 const NAME: &str = "windlass";
@@ -55,7 +59,7 @@ pub(crate) struct Settings {
     /// The authorizers; `None` means RBAC only.
     pub(crate) authorizers: Option<AuthorizerChain>,
     /// The directory of the cluster; `None` means in memory.
-    pub(crate) data: Option<PathBuf>,
+    pub(crate) data: Option<Data>,
     /// The encryption of the stored objects.
     pub(crate) encryption: Option<Encryption>,
     /// A hint for the user if the address is in use.
@@ -97,8 +101,8 @@ impl Bound {
         };
         let names = names(address.ip());
         let mut data = match settings.data.clone() {
-            Some(path) => {
-                let opened = tokio::task::spawn_blocking(move || DataDirectory::open(&path, names, token)).await?;
+            Some(data) => {
+                let opened = tokio::task::spawn_blocking(move || data.open(names, token)).await?;
                 opened.map_err(|error| -> Box<dyn Error> { error })?
             }
             None => in_memory(names)?,

@@ -17,7 +17,18 @@ use std::{
 };
 
 use windlass_server::{TlsIdentity, TokenIssuer, storage::Storage};
-use windlass_storage::DiskStorage;
+use windlass_storage::{
+    DiskStorage, EtcdSnapshot,
+    import::{self, Imported},
+};
+
+/// The directory of a control plane.
+#[derive(Clone, Debug)]
+pub(crate) struct Data {
+    pub(crate) path: PathBuf,
+    /// A snapshot of etcd. The directory must have no storage yet, and gets its objects.
+    pub(crate) import: Option<PathBuf>,
+}
 
 /// An open directory. No other process can open it meanwhile.
 #[derive(Debug)]
@@ -28,19 +39,28 @@ pub(crate) struct DataDirectory {
     pub(crate) token: String,
 }
 
-impl DataDirectory {
-    /// Opens a directory, or creates it. `names` are the names in the serving certificate; `new_token` creates the token
+/// The prefix of the keys that kube-apiserver writes to etcd.
+const REGISTRY: &str = "/registry/";
+
+impl Data {
+    /// Opens the directory, or creates it. `names` are the names in the serving certificate; `new_token` creates the token
     /// of a new directory.
     ///
     /// Blocks on the file system.
     pub(crate) fn open(
-        path: &Path,
+        &self,
         names: Vec<String>,
         new_token: impl FnOnce() -> String,
-    ) -> Result<Self, Box<dyn Error + Send + Sync>> {
+    ) -> Result<DataDirectory, Box<dyn Error + Send + Sync>> {
+        let path = &self.path;
         create(path).map_err(|error| format!("creating {}: {error}", path.display()))?;
         let storage = storage(path);
         create(&storage).map_err(|error| format!("creating {}: {error}", storage.display()))?;
+        if let Some(snapshot) = &self.import {
+            let Imported { contents, skipped } = import::from_etcd(&EtcdSnapshot::open(snapshot)?, REGISTRY, &storage)?;
+            let (objects, file) = (contents.keys, snapshot.display());
+            tracing::info!(objects, revision = %contents.revision, skipped, %file, "the snapshot of etcd is imported");
+        }
         // The storage locks its directory, so the files below are used by this process only.
         let storage = DiskStorage::open(storage)?;
         let pki = path.join("pki");
@@ -48,7 +68,7 @@ impl DataDirectory {
         let tls = TlsIdentity::persisted(&pki, names)?;
         let issuer = TokenIssuer::default().persisted(&pki.join("accounts.key"))?;
         let token = token(&pki.join("admin.token"), new_token)?;
-        Ok(Self { storage: Arc::new(storage), tls, issuer, token })
+        Ok(DataDirectory { storage: Arc::new(storage), tls, issuer, token })
     }
 }
 
@@ -107,7 +127,7 @@ mod tests {
     use super::*;
 
     fn open(path: &Path, token: &str) -> Result<DataDirectory, Box<dyn Error + Send + Sync>> {
-        DataDirectory::open(path, Vec::new(), || token.to_owned())
+        Data { path: path.to_owned(), import: None }.open(Vec::new(), || token.to_owned())
     }
 
     #[test]

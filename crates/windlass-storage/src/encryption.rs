@@ -17,14 +17,10 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use bytes::Bytes;
-use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
 use parking_lot::RwLock;
 use windlass_server::{
     StoredResource,
-    storage::{
-        Change, CommitError, Committed, EventStream, Expect, Range, RangeQuery, Revision, Storage, StorageError,
-        StorageEvent, StoredValue,
-    },
+    storage::{Storage, StoredValue},
 };
 
 pub use self::configuration::{EncryptionConfiguration, InvalidEncryption};
@@ -32,18 +28,16 @@ use self::{
     configuration::{ANY, GroupResource},
     provider::{Chain, Decrypted},
 };
+use crate::transform::{Failure, Transform, TransformedStorage};
 
 mod configuration;
 mod provider;
 
 /// A storage that encrypts its values before they reach another one.
-pub struct EncryptedStorage {
-    below: Arc<dyn Storage>,
-    transform: Arc<Transform>,
-}
+pub type EncryptedStorage = TransformedStorage<Encryption>;
 
 /// The current configuration, and the resources of keys.
-struct Transform {
+pub struct Encryption {
     chains: RwLock<Arc<BTreeMap<GroupResource, Chain>>>,
     /// The built-in resources by the prefixes of their keys, without the common part.
     built_in: BTreeMap<String, GroupResource>,
@@ -66,18 +60,7 @@ impl EncryptedStorage {
         configuration: &EncryptionConfiguration,
         resources: impl IntoIterator<Item = StoredResource>,
     ) -> Result<Self, InvalidEncryption> {
-        let built_in = resources.into_iter().filter_map(|StoredResource { prefix, group, plural, .. }| {
-            let place = prefix.strip_prefix(REGISTRY)?.trim_end_matches('/').to_owned();
-            Some((place, GroupResource::new(&group, &plural)))
-        });
-        let chains = RwLock::new(Arc::new(configuration.chains()?));
-        let transform = Transform {
-            chains,
-            built_in: built_in.collect(),
-            #[cfg(test)]
-            everything: None,
-        };
-        Ok(Self { below, transform: Arc::new(transform) })
+        Ok(Self::over(below, Encryption::new(configuration, resources)?))
     }
 
     /// Replaces the configuration, for this and all later reads and writes.
@@ -85,12 +68,28 @@ impl EncryptedStorage {
     /// # Errors
     /// If the configuration is invalid. The previous one stays in force.
     pub fn reconfigure(&self, configuration: &EncryptionConfiguration) -> Result<(), InvalidEncryption> {
-        *self.transform.chains.write() = Arc::new(configuration.chains()?);
+        *self.transform().chains.write() = Arc::new(configuration.chains()?);
         Ok(())
     }
 }
 
-impl Transform {
+impl Encryption {
+    fn new(
+        configuration: &EncryptionConfiguration,
+        resources: impl IntoIterator<Item = StoredResource>,
+    ) -> Result<Self, InvalidEncryption> {
+        let built_in = resources.into_iter().filter_map(|StoredResource { prefix, group, plural, .. }| {
+            let place = prefix.strip_prefix(REGISTRY)?.trim_end_matches('/').to_owned();
+            Some((place, GroupResource::new(&group, &plural)))
+        });
+        Ok(Self {
+            chains: RwLock::new(Arc::new(configuration.chains()?)),
+            built_in: built_in.collect(),
+            #[cfg(test)]
+            everything: None,
+        })
+    }
+
     /// Returns the resource of a key; `None` if it does not belong to an object.
     fn resource(&self, key: &str) -> Option<GroupResource> {
         #[cfg(test)]
@@ -112,110 +111,28 @@ impl Transform {
         let chain = [&resource].into_iter().chain(&any).find_map(|resource| chains.get(resource))?;
         Some(with(chain))
     }
-
-    fn encrypt(&self, key: &str, body: Bytes) -> Bytes {
-        self.with(key, |chain| chain.encrypt(key, &body)).unwrap_or(body)
-    }
-
-    fn decrypt(&self, value: StoredValue) -> Result<StoredValue, StorageError> {
-        let decrypted = self.with(&value.key, |chain| chain.decrypt(&value.key, &value.body));
-        match decrypted {
-            None => Ok(value),
-            Some(Ok(Decrypted { body, is_stale })) => Ok(StoredValue { body, is_stale, ..value }),
-            Some(Err(error)) => Err(StorageError::Unreadable { key: value.key.to_string(), source: Box::new(error) }),
-        }
-    }
-
-    fn decrypt_all(&self, values: Vec<StoredValue>) -> Result<Vec<StoredValue>, StorageError> {
-        values.into_iter().map(|value| self.decrypt(value)).collect()
-    }
-
-    fn decrypt_some(&self, value: Option<StoredValue>) -> Result<Option<StoredValue>, StorageError> {
-        value.map(|value| self.decrypt(value)).transpose()
-    }
-
-    fn decrypt_event(&self, event: StorageEvent) -> Result<StorageEvent, StorageError> {
-        let current = self.decrypt_some(event.current)?;
-        let previous = self.decrypt_some(event.previous)?;
-        Ok(StorageEvent { current, previous, ..event })
-    }
 }
 
-impl Storage for EncryptedStorage {
-    fn revision(&self) -> BoxFuture<'_, Result<Revision, StorageError>> {
-        self.below.revision()
+impl Transform for Encryption {
+    fn encode(&self, key: &str, body: Bytes) -> Result<Bytes, Failure> {
+        Ok(self.with(key, |chain| chain.encrypt(key, &body)).unwrap_or(body))
     }
 
-    fn check(&self) -> BoxFuture<'_, Result<(), StorageError>> {
-        self.below.check()
-    }
-
-    fn get<'a>(
-        &'a self,
-        key: &'a str,
-        at: Option<Revision>,
-    ) -> BoxFuture<'a, Result<(Revision, Option<StoredValue>), StorageError>> {
-        async move {
-            let (revision, value) = self.below.get(key, at).await?;
-            Ok((revision, self.transform.decrypt_some(value)?))
-        }
-        .boxed()
-    }
-
-    fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>> {
-        async move {
-            let range = self.below.range(query).await?;
-            Ok(Range { values: self.transform.decrypt_all(range.values)?, ..range })
-        }
-        .boxed()
-    }
-
-    fn commit<'a>(
-        &'a self,
-        key: &'a str,
-        expect: Expect,
-        change: Change,
-    ) -> BoxFuture<'a, Result<Committed, CommitError>> {
-        async move {
-            let (change, plain) = match change {
-                Change::Put(body) => (Change::Put(self.transform.encrypt(key, body.clone())), Some(body)),
-                Change::PutFor(body, lifetime) => {
-                    (Change::PutFor(self.transform.encrypt(key, body.clone()), lifetime), Some(body))
-                }
-                Change::Delete => (Change::Delete, None),
-            };
-            match self.below.commit(key, expect, change).await {
-                Ok(committed) => {
-                    let previous = self.transform.decrypt_some(committed.previous)?;
-                    let value = committed.value.zip(plain).map(|(value, body)| StoredValue { body, ..value });
-                    Ok(Committed { value, previous, ..committed })
-                }
-                Err(CommitError::Conflict { current }) => {
-                    Err(CommitError::Conflict { current: self.transform.decrypt_some(current)? })
-                }
-                Err(error) => Err(error),
+    fn decode(&self, value: StoredValue) -> Result<StoredValue, Failure> {
+        match self.with(&value.key, |chain| chain.decrypt(&value.key, &value.body)) {
+            None => Ok(value),
+            Some(decrypted) => {
+                let Decrypted { body, is_stale } = decrypted?;
+                Ok(StoredValue { body, is_stale, ..value })
             }
         }
-        .boxed()
-    }
-
-    fn watch<'a>(&'a self, prefix: &'a str, after: Revision) -> BoxFuture<'a, Result<EventStream, StorageError>> {
-        async move {
-            let transform = Arc::clone(&self.transform);
-            let events = self.below.watch(prefix, after).await?;
-            Ok(events.map(move |event| event.and_then(|event| transform.decrypt_event(event))).boxed())
-        }
-        .boxed()
-    }
-
-    fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), StorageError>> {
-        self.below.compact(upto)
     }
 }
 
-impl fmt::Debug for EncryptedStorage {
+impl fmt::Debug for Encryption {
+    /// Shows no keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EncryptedStorage").field("below", &self.below).finish_non_exhaustive()
+        f.debug_struct("Encryption").finish_non_exhaustive()
     }
 }
 

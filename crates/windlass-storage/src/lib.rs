@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! encryption     values are encrypted in the storage below
+//! transform      values are encoded in the storage below
 //! disk           storage in a directory of this machine
 //! etcd_snapshot  the values of a cluster that etcd has saved
 //! bolt           the database in such a snapshot
@@ -25,9 +26,11 @@ mod bolt;
 mod disk;
 pub mod encryption;
 mod etcd_snapshot;
+mod transform;
 
 pub use self::{
     disk::{DiskStorage, OpenError, Options, Retention, import, remove, snapshot},
     encryption::{EncryptedStorage, EncryptionConfiguration},
     etcd_snapshot::{EtcdSnapshot, EtcdValue, InvalidEtcdSnapshot},
+    transform::{Failure, Transform, TransformedStorage},
 };

@@ -37,7 +37,7 @@ use self::{lock::Lock, session::Session};
 use super::announce;
 use crate::{
     control_plane::{Bound, Settings, warn_if_replaced},
-    data_directory,
+    data_directory::{self, Data},
 };
 
 /// The default path of the kubeconfig, relative to the project.
@@ -86,7 +86,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         controllers,
         console: None,
         authorizers: None,
-        data: Some(cluster),
+        data: Some(Data { path: cluster, import: None }),
         encryption: None,
         hint: HINT,
     })

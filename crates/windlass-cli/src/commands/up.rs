@@ -15,6 +15,7 @@ use super::announce;
 use crate::{
     authorization,
     control_plane::{Bound, Settings, warn_if_replaced},
+    data_directory::Data,
     encryption::Encryption,
 };
 
@@ -42,6 +43,9 @@ pub(crate) struct Options {
     /// Directory that keeps the cluster between runs; created if it does not exist. By default the cluster is in memory
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// Begin with the objects of a cluster that "etcdctl snapshot save" has saved; the data directory must be new
+    #[arg(long, value_name = "FILE", requires = "data_dir")]
+    from_etcd_snapshot: Option<PathBuf>,
     /// File that configures encryption at rest, with kind EncryptionConfiguration as for kube-apiserver
     #[arg(long, value_name = "FILE")]
     encryption_provider_config: Option<PathBuf>,
@@ -98,6 +102,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         console,
         authorization_config,
         data_dir,
+        from_etcd_snapshot,
         encryption_provider_config,
         encryption_provider_config_automatic_reload: reload,
         kubernetes_version,
@@ -111,7 +116,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         controllers,
         console,
         authorizers,
-        data: data_dir,
+        data: data_dir.map(|path| Data { path, import: from_etcd_snapshot }),
         encryption: encryption_provider_config.map(|file| Encryption { file, reload }),
         hint: HINT,
     };

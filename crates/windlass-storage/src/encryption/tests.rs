@@ -1,6 +1,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use futures::StreamExt as _;
 use windlass_server::{
-    storage::{MemoryStorage, suite::PATIENCE},
+    storage::{Change, Expect, MemoryStorage, RangeQuery, Revision, StorageError, suite::PATIENCE},
     stored_resources,
 };
 
@@ -48,10 +49,9 @@ fn put(body: &str) -> Change {
 
 /// A storage in which every key is one of an encrypted resource.
 fn everything_encrypted() -> Arc<dyn Storage> {
-    let mut storage = encrypted(&memory(), &provider("aesgcm", &[1]));
-    let transform = Arc::get_mut(&mut storage.transform).unwrap();
-    transform.everything = Some(GroupResource::new("", "secrets"));
-    Arc::new(storage)
+    let mut encryption = Encryption::new(&for_secrets(&provider("aesgcm", &[1])), stored_resources()).unwrap();
+    encryption.everything = Some(GroupResource::new("", "secrets"));
+    Arc::new(EncryptedStorage::over(memory(), encryption))
 }
 
 mod suite {
@@ -184,13 +184,10 @@ fn rules_apply_to_the_keys_of_their_resources() {
     let text = "{kind: EncryptionConfiguration, apiVersion: apiserver.config.k8s.io/v1, resources: [\
                 {resources: [nodes, services, 'ingresses.networking.k8s.io', 'sites.example.com', '*.apps'], providers: [PROVIDER]}, \
                 {resources: ['*.'], providers: [{identity: {}}]}]}";
-    let storage = EncryptedStorage::new(
-        memory(),
-        &configuration(&text.replace("PROVIDER", &provider("aesgcm", &[1]))),
-        stored_resources(),
-    );
-    let transform = storage.unwrap().transform;
-    let encrypts = |key: &str| transform.encrypt(key, Bytes::from_static(b"body")) != "body";
+    let encryption =
+        Encryption::new(&configuration(&text.replace("PROVIDER", &provider("aesgcm", &[1]))), stored_resources());
+    let encryption = encryption.unwrap();
+    let encrypts = |key: &str| encryption.encode(key, Bytes::from_static(b"body")).unwrap() != "body";
     for key in [
         "/registry/minions/a",
         "/registry/services/specs/default/a",
