@@ -14,11 +14,12 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use windlass_server::{TlsIdentity, TokenIssuer, storage::Storage};
 use windlass_storage::{
-    DiskStorage, EtcdSnapshot,
+    DiskStorage, EtcdSnapshot, Options, Retention,
     import::{self, Imported},
 };
 
@@ -26,6 +27,8 @@ use windlass_storage::{
 #[derive(Clone, Debug)]
 pub(crate) struct Data {
     pub(crate) path: PathBuf,
+    /// The time for which watches and lists can continue from an older resource version.
+    pub(crate) history: Duration,
     /// A snapshot of etcd. The directory must have no storage yet, and gets its objects.
     pub(crate) import: Option<PathBuf>,
 }
@@ -43,6 +46,11 @@ pub(crate) struct DataDirectory {
 const REGISTRY: &str = "/registry/";
 
 impl Data {
+    /// Returns a directory with the default history.
+    pub(crate) fn at(path: PathBuf) -> Self {
+        Self { path, history: Retention::default().age, import: None }
+    }
+
     /// Opens the directory, or creates it. `names` are the names in the serving certificate; `new_token` creates the token
     /// of a new directory.
     ///
@@ -62,7 +70,8 @@ impl Data {
             tracing::info!(objects, revision = %contents.revision, skipped, %file, "the snapshot of etcd is imported");
         }
         // The storage locks its directory, so the files below are used by this process only.
-        let storage = DiskStorage::open(storage)?;
+        let retention = Retention { age: self.history, ..Retention::default() };
+        let storage = DiskStorage::open_with(storage, Options { retention, ..Options::default() })?;
         let pki = path.join("pki");
         create(&pki).map_err(|error| format!("creating {}: {error}", pki.display()))?;
         let tls = TlsIdentity::persisted(&pki, names)?;
@@ -127,7 +136,7 @@ mod tests {
     use super::*;
 
     fn open(path: &Path, token: &str) -> Result<DataDirectory, Box<dyn Error + Send + Sync>> {
-        Data { path: path.to_owned(), import: None }.open(Vec::new(), || token.to_owned())
+        Data::at(path.to_owned()).open(Vec::new(), || token.to_owned())
     }
 
     #[test]

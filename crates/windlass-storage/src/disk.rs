@@ -80,8 +80,13 @@ pub struct Retention {
 
 impl Default for Options {
     fn default() -> Self {
-        let retention = Retention { age: Duration::from_mins(5), commits: 1_000_000 };
-        Self { retention, budget: 256 << 20 }
+        Self { retention: Retention::default(), budget: 256 << 20 }
+    }
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { age: Duration::from_mins(5), commits: 1_000_000 }
     }
 }
 

@@ -25,10 +25,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start(windlass: &str, folder: &Path) -> Result<Self> {
+    pub(crate) fn start(windlass: &str, folder: &Path, history: &str) -> Result<Self> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let (windlass, folder) = (fs::canonicalize(windlass)?, folder.to_owned());
-        let child = spawn(&windlass, &folder, port)?;
+        let child = spawn(&windlass, &folder, port, history)?;
         Ok(Self { windlass, folder, port, child })
     }
 
@@ -39,10 +39,10 @@ impl Server {
         Ok(())
     }
 
-    /// Starts the killed server and returns the time until it was ready.
-    pub(crate) fn start_again(&mut self) -> Result<Duration> {
+    /// Starts the killed server with a history of this length, and returns the time until it was ready.
+    pub(crate) fn start_again(&mut self, history: &str) -> Result<Duration> {
         let begun = Instant::now();
-        self.child = spawn(&self.windlass, &self.folder, self.port)?;
+        self.child = spawn(&self.windlass, &self.folder, self.port, history)?;
         Ok(begun.elapsed())
     }
 
@@ -61,10 +61,14 @@ impl Drop for Server {
 }
 
 /// Starts the process and waits until it is ready.
-fn spawn(windlass: &Path, folder: &Path, port: u16) -> Result<Child> {
+fn spawn(windlass: &Path, folder: &Path, port: u16, history: &str) -> Result<Child> {
     let mut command = Command::new(windlass);
     command.args(["up", "--nodes", "0", "--controllers", "none", "--bind"]).arg(format!("127.0.0.1:{port}"));
-    command.arg("--data-dir").arg(folder.join("data")).arg("--kubeconfig").arg(folder.join("kubeconfig"));
+    command
+        .args(["--history", history, "--data-dir"])
+        .arg(folder.join("data"))
+        .arg("--kubeconfig")
+        .arg(folder.join("kubeconfig"));
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let output = child.stdout.take().ok_or("the output is not piped")?;
     let mut lines = BufReader::new(output).lines().map_while(Result::ok);

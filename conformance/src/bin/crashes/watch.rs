@@ -1,4 +1,4 @@
-//! The watch that continues over each start of the server.
+//! The watch that continues over each start of the server, and the history that it has seen.
 
 use std::{
     collections::BTreeMap,
@@ -26,8 +26,25 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// A task that watches all objects of the writers.
 pub(crate) struct Watching {
-    seen: Arc<Mutex<BTreeMap<String, Vec<State>>>>,
+    seen: Arc<Mutex<Seen>>,
     task: JoinHandle<Result>,
+}
+
+/// The changes that the watch has seen.
+#[derive(Default)]
+struct Seen {
+    /// All of them, in the order of their versions.
+    changes: Vec<Change>,
+    /// The states of each object.
+    states: BTreeMap<String, Vec<State>>,
+}
+
+/// A change of an object of a writer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) version: u64,
+    pub(crate) name: String,
+    pub(crate) state: State,
 }
 
 impl Watching {
@@ -50,7 +67,7 @@ impl Watching {
                 let seen = self.seen.lock();
                 let mut missing = None;
                 for writer in writers {
-                    let seen = seen.get(writer.name()).map(Vec::as_slice).unwrap_or_default();
+                    let seen = seen.states.get(writer.name()).map(Vec::as_slice).unwrap_or_default();
                     if !writer.history().starts_with(seen) {
                         let (name, history) = (writer.name(), writer.history());
                         return Err(format!("the watch has seen {seen:?} of {name}, expected {history:?}").into());
@@ -70,6 +87,13 @@ impl Watching {
     }
 }
 
+impl Watching {
+    /// Returns all changes that the watch has seen, in the order of their versions.
+    pub(crate) fn changes(&self) -> Vec<Change> {
+        self.seen.lock().changes.clone()
+    }
+}
+
 impl Drop for Watching {
     fn drop(&mut self) {
         self.task.abort();
@@ -78,7 +102,7 @@ impl Drop for Watching {
 
 /// Watches forever, after the version `last`. Returns an error if the server rejects the version to continue from, or if
 /// versions do not increase.
-async fn watch(client: Client, mut last: String, seen: Arc<Mutex<BTreeMap<String, Vec<State>>>>) -> Result {
+async fn watch(client: Client, mut last: String, seen: Arc<Mutex<Seen>>) -> Result {
     loop {
         let started = client.watch::<ConfigMap>().within(NAMESPACE).resource_version(&*last).await;
         let mut events = match started {
@@ -90,25 +114,39 @@ async fn watch(client: Client, mut last: String, seen: Arc<Mutex<BTreeMap<String
             Err(error) => return Err(format!("a watch after version {last}: {error}").into()),
         };
         while let Some(event) = events.next().await {
-            let (object, state) = match event {
-                Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
-                    let state = state(&object);
-                    (object, Some(state))
-                }
-                Ok(WatchEvent::Deleted(object)) => (object, None),
-                Ok(_) => continue,
+            let change = match event.map(change) {
+                Ok(Some(change)) => change?,
+                Ok(None) => continue,
                 // The connection was lost.
                 Err(error) if error.status().is_none() => break,
                 Err(error) => return Err(format!("a watch after version {last}: {error}").into()),
             };
-            let version = object.metadata.resource_version.clone().unwrap_or_default();
-            if version.parse::<u64>()? <= last.parse::<u64>()? {
-                return Err(format!("an event of version {version} after version {last}").into());
+            if change.version <= last.parse::<u64>()? {
+                return Err(format!("an event of version {} after version {last}", change.version).into());
             }
-            last = version;
-            if object.name().starts_with(PREFIX) {
-                seen.lock().entry(object.name().to_owned()).or_default().push(state.transpose()?);
+            last = change.version.to_string();
+            if change.name.starts_with(PREFIX) {
+                let mut seen = seen.lock();
+                seen.states.entry(change.name.clone()).or_default().push(change.state);
+                seen.changes.push(change);
             }
         }
     }
+}
+
+/// Returns the change of an event, unless it is a bookmark.
+pub(crate) fn change(event: WatchEvent<ConfigMap>) -> Option<Result<Change>> {
+    let (object, exists) = match event {
+        WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, true),
+        WatchEvent::Deleted(object) => (object, false),
+        _ => return None,
+    };
+    let change = || {
+        let version = object.metadata.resource_version.as_deref().unwrap_or_default().parse()?;
+        // Other objects need no number.
+        let is_ours = object.name().starts_with(PREFIX);
+        let state = if exists && is_ours { Some(state(&object)?) } else { None };
+        Ok(Change { version, name: object.name().to_owned(), state })
+    };
+    Some(change())
 }

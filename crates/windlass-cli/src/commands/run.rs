@@ -86,7 +86,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         controllers,
         console: None,
         authorizers: None,
-        data: Some(Data { path: cluster, import: None }),
+        data: Some(Data::at(cluster)),
         encryption: None,
         hint: HINT,
     })

@@ -4,6 +4,7 @@ use std::{
     error::Error,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
+    time::Duration,
 };
 
 use clap::Args;
@@ -43,6 +44,9 @@ pub(crate) struct Options {
     /// Directory that keeps the cluster between runs; created if it does not exist. By default the cluster is in memory
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// Time for which watches and lists can continue from an older resource version
+    #[arg(long, value_name = "DURATION", default_value = "5m", requires = "data_dir", value_parser = history)]
+    history: Duration,
     /// Begin with the objects of a cluster that "etcdctl snapshot save" has saved; the data directory must be new
     #[arg(long, value_name = "FILE", requires = "data_dir")]
     from_etcd_snapshot: Option<PathBuf>,
@@ -85,6 +89,12 @@ fn nodes(text: &str) -> Result<usize, String> {
     }
 }
 
+fn history(text: &str) -> Result<Duration, String> {
+    let duration = windlass_api::parse_duration(text).map_err(|error| error.to_string())?;
+    let duration = Duration::try_from(duration).ok().filter(|duration| !duration.is_zero());
+    duration.ok_or_else(|| "expected a positive duration, such as 5m or 1h30m".to_owned())
+}
+
 fn controllers() -> String {
     let names: Vec<_> = BuiltIn::ALL.iter().map(|controller| controller.name()).collect();
     format!(
@@ -102,6 +112,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         console,
         authorization_config,
         data_dir,
+        history,
         from_etcd_snapshot,
         encryption_provider_config,
         encryption_provider_config_automatic_reload: reload,
@@ -116,7 +127,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         controllers,
         console,
         authorizers,
-        data: data_dir.map(|path| Data { path, import: from_etcd_snapshot }),
+        data: data_dir.map(|path| Data { path, history, import: from_etcd_snapshot }),
         encryption: encryption_provider_config.map(|file| Encryption { file, reload }),
         hint: HINT,
     };
@@ -162,6 +173,10 @@ mod tests {
             (["--console", "99999"], "expected an address and a port"),
             (["--nodes", "100000000"], "expected a number from 0 to 10000"),
             (["--nodes", "-1"], "unexpected argument"),
+            (["--history", "0s"], "expected a positive duration, such as 5m or 1h30m"),
+            (["--history", "-1m"], "unexpected argument"),
+            (["--history=-1m", "--data-dir=d"], "expected a positive duration"),
+            (["--history", "5"], "time: missing unit in duration"),
             (["--kubernetes-version", "1.2"], "unknown Kubernetes version \"1.2\"; the embedded server has 1."),
             (["--controllers", "none,deployment"], "none cannot be combined"),
             (["--controllers", "deployment,,nodes"], "a name is empty"),
