@@ -420,6 +420,27 @@ async fn slow_watch_does_not_keep_the_history_forever() {
 }
 
 #[tokio::test]
+async fn paged_list_does_not_hold_an_unlimited_history() {
+    let directory = tempfile::tempdir().unwrap();
+    let retention = Retention { age: Duration::from_mins(5), commits: 10 };
+    let storage = DiskStorage::open_with(directory.path(), Options { retention, budget: 0 }).unwrap();
+    create(&storage, "/a", "1").await;
+    let mut modified = create(&storage, "/b", "1").await;
+    let page = storage.range(RangeQuery::default().limit(1)).await.unwrap();
+    let rest = || storage.range(RangeQuery::default().start("/b").at(page.revision));
+    let mut write = async |count| {
+        for _ in 0..count {
+            modified = storage.commit("/b", Expect::Unchanged(modified), put("2")).await.unwrap().revision;
+        }
+    };
+    write(25).await;
+    assert_eq!(rest().await.unwrap().values[0].body, "1", "the revision is compacted, except for this list");
+    write(10).await;
+    assert!(matches!(rest().await, Err(StorageError::Compacted { .. })));
+    assert!(storage.shared.view.read().versions() <= 12);
+}
+
+#[tokio::test]
 async fn missing_database_is_an_error_unless_it_was_empty() {
     let directory = tempfile::tempdir().unwrap();
     let remove = || fs::remove_file(directory.path().join("database")).unwrap();

@@ -120,6 +120,9 @@ const ALL_PAGES: Duration = Duration::from_mins(10);
 /// The time for which a read or a part of a replay holds its revision.
 const HELD: Duration = Duration::from_mins(5);
 
+/// The history that reads and paged lists can hold, as a multiple of the maximum number of commits.
+const HELD_COMMITS: u64 = 3;
+
 /// The maximum number of paged lists. The oldest ones are forgotten.
 const MAX_LISTS: usize = 256;
 
@@ -362,7 +365,8 @@ impl View {
 
     /// Makes the revisions unreadable that are too old, or that exceed the maximum number of commits.
     pub(super) fn expire(&mut self, now: Instant) {
-        self.lists.retain(|list| list.until > now);
+        let held = self.oldest_held();
+        self.lists.retain(|list| list.until > now && list.revision >= held);
         let (age, max) = (self.retention.age, self.retention.commits as u64);
         while let (Some((began, _)), Some((_, next))) = (self.ages.front(), self.ages.get(1)) {
             if now.duration_since(*began) <= age.saturating_add(age / AGES) {
@@ -372,6 +376,12 @@ impl View {
             self.ages.pop_front();
         }
         self.oldest = self.oldest.max(Revision(self.revision.0.saturating_sub(max)));
+    }
+
+    /// Returns the oldest revision that a read or a paged list can hold. Their history is in memory, too.
+    fn oldest_held(&self) -> Revision {
+        let commits = (self.retention.commits as u64).saturating_mul(HELD_COMMITS);
+        Revision(self.revision.0.saturating_sub(commits))
     }
 
     /// Makes older revisions unreadable, also for paged lists.
@@ -388,8 +398,11 @@ impl View {
     /// revisions of these versions to `garbage`. Returns `false` if some are left.
     pub(super) fn trim(&mut self, max: usize, now: Instant, garbage: &mut Vec<Revision>) -> bool {
         let lists = self.lists.iter().map(|list| list.revision).min();
-        let is_fresh = |held: &Held| now.duration_since(held.since) < HELD;
-        let held = self.holds.lock().iter().find(|(_, held)| is_fresh(held)).map(|(revision, _)| *revision);
+        let oldest = self.oldest_held();
+        let is_valid = |revision: Revision, held: &Held| revision >= oldest && now.duration_since(held.since) < HELD;
+        let holds = self.holds.lock();
+        let held = holds.iter().find(|(revision, held)| is_valid(**revision, held)).map(|(revision, _)| *revision);
+        drop(holds);
         let upto = [Some(self.oldest), lists, held].into_iter().flatten().min().unwrap_or_default();
         for _ in 0..max {
             let Some(commit) = self.log.pop_front_if(|commit| commit.version.revision <= upto) else { return true };
