@@ -74,6 +74,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("windlass-storage", &["windlass-server"]),
+    ("windlass-etcd", &["windlass-server", "windlass-tls"]),
     ("windlass-scaffold", &["windlass-api"]),
     ("windlass-cli", &[ALL]),
     ("windlass-examples", &[ALL]),

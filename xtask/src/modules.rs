@@ -17,12 +17,13 @@ use syn::{
 use crate::Result;
 
 /// The crates whose modules form layers.
-const LAYERED: [&str; 10] = [
+const LAYERED: [&str; 11] = [
     "windlass-api",
     "windlass-cache",
     "windlass-cel",
     "windlass-client",
     "windlass-envtest",
+    "windlass-etcd",
     "windlass-import",
     "windlass-manifests",
     "windlass-serve",

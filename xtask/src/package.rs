@@ -23,6 +23,7 @@ const CATEGORIES: &[&str] = &[
     "concurrency",
     "cryptography",
     "data-structures",
+    "database",
     "database-implementations",
     "development-tools",
     "development-tools::build-utils",

@@ -341,6 +341,10 @@ fn storage_failure(error: &StorageError) -> Status {
             tracing::warn!(error = error as &dyn std::error::Error, "the storage failed");
             Status::internal(error)
         }
+        StorageError::Backend { message, .. } => {
+            tracing::warn!(error = error as &dyn std::error::Error, "the storage failed");
+            Status::unclassified(message)
+        }
     }
 }
 

@@ -8,18 +8,23 @@
 //! Every backend guarantees the following, and `suite` checks it:
 //! - A commit changes one key and consumes exactly one revision, deletions included. A failed commit consumes none. An
 //!   empty store is at revision 1, as in etcd.
-//! - Every revision after the oldest retained one, up to the current one, is the revision of exactly one event.
+//! - If only this trait writes to the store, it is *exclusive*: every revision after the oldest retained one, up to the
+//!   current one, is the revision of exactly one event. In a *shared* store, such as etcd, other writers can cause
+//!   revisions with several events, or with none.
 //! - Commits are linearizable: a reader that has seen revision N reads a state at N or later.
 //! - A range or get reads a single revision and returns its number. With `at`, it reads that revision.
 //! - A watch delivers every event under its prefix with a revision above `after`: once, in revision order, without
-//!   gaps. It never skips an event: it ends with an error instead. It ends without an error only when the backend shuts
-//!   down.
+//!   gaps. Events of one revision follow each other in any order. It never skips an event: it ends with an error instead.
+//!   It ends without an error only when the backend shuts down.
+//! - A watch reports exactly up to which revision it is complete, see [`Delivery::progress`]. A watch of all keys reports
+//!   at least the revision that was current at the call, without a request. [`Storage::request_progress`] requests a
+//!   later one.
 //! - Reading a range at revision N and watching after N misses nothing and repeats nothing.
 //! - After compaction up to N, reads at N and watches after N still work; older ones return
-//!   [`StorageError::Compacted`]. Running watches are not affected.
-//!
+//!   [`StorageError::Compacted`]. Running watches are not affected, except watches of a shared store that are still
+//!   reading history or reconnecting: they can end with that error.
 //! - A value with a lifetime is not deleted before it has passed since the last put. Then it is deleted by a commit of its
-//!   own, which watches deliver like any other.
+//!   own, which watches deliver like any other. In a shared store, one revision can delete several of them.
 //!
 //! Not included: transactions over several keys, and waiting for a future revision ([`StorageError::Future`] is returned
 //! immediately). History is not kept forever: a backend may compact at any time. Values with a lifetime may be deleted
@@ -30,7 +35,7 @@
 use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::{future::BoxFuture, stream::BoxStream};
+use futures::{StreamExt as _, future::BoxFuture, stream::BoxStream};
 
 pub use self::{
     lifetimes::Lifetimes,
@@ -135,7 +140,7 @@ pub enum CommitError {
         /// The current value.
         current: Option<StoredValue>,
     },
-    /// The backend failed. After [`StorageError::Unavailable`] the commit may have happened.
+    /// The backend failed. After [`StorageError::Unavailable`] and [`StorageError::Backend`] the commit may have happened.
     #[error(transparent)]
     Storage(#[from] StorageError),
 }
@@ -182,6 +187,14 @@ pub enum StorageError {
         /// The key of the value.
         key: String,
         /// The cause.
+        source: Box<dyn StdError + Send + Sync>,
+    },
+    /// The backend failed or rejected the request with a message that clients of kube-apiserver see, too.
+    #[error("{message}")]
+    Backend {
+        /// The message, for example `etcdserver: request is too large`.
+        message: String,
+        /// The operation that failed, and the cause.
         source: Box<dyn StdError + Send + Sync>,
     },
     /// The backend is unreachable or failed. A retry may succeed.
@@ -254,8 +267,65 @@ pub struct StorageEvent {
     pub previous: Option<StoredValue>,
 }
 
-/// The events of one watch.
-pub type EventStream = BoxStream<'static, Result<StorageEvent, StorageError>>;
+/// An item of a watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// An event.
+    Event {
+        /// The event.
+        event: StorageEvent,
+        /// `true` if all events of its revision under the prefix have been delivered. If `false`, more can follow, and a
+        /// later item completes the revision.
+        completes: bool,
+    },
+    /// All events up to this revision have been delivered.
+    Progress(Revision),
+}
+
+impl Delivery {
+    /// Creates the delivery of an event that completes its revision.
+    #[must_use]
+    pub fn complete(event: StorageEvent) -> Self {
+        Self::Event { event, completes: true }
+    }
+
+    /// Returns the revision up to which all events under the prefix have been delivered, including this one. A new watch
+    /// after this revision continues where this one ends.
+    #[must_use]
+    pub fn progress(&self) -> Revision {
+        match self {
+            Self::Event { event, completes: true } => event.revision,
+            Self::Event { event, completes: false } => event.revision.previous(),
+            Self::Progress(revision) => *revision,
+        }
+    }
+
+    /// Returns the event, if it is one.
+    #[must_use]
+    pub fn into_event(self) -> Option<StorageEvent> {
+        match self {
+            Self::Event { event, .. } => Some(event),
+            Self::Progress(_) => None,
+        }
+    }
+}
+
+/// The events of one watch, and its progress.
+pub type EventStream = BoxStream<'static, Result<Delivery, StorageError>>;
+
+/// Returns the next event of a watch, for callers that need no progress. Cancel-safe.
+pub async fn next_event(events: &mut EventStream) -> Option<Result<StorageEvent, StorageError>> {
+    loop {
+        match events.next().await? {
+            Ok(delivery) => {
+                if let Some(event) = delivery.into_event() {
+                    return Some(Ok(event));
+                }
+            }
+            Err(error) => return Some(Err(error)),
+        }
+    }
+}
 
 /// A storage backend. The module documentation states its guarantees.
 ///
@@ -296,6 +366,13 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     /// stream, returns [`StorageError::Compacted`]. The backend decides how slow a watch may be before it ends with
     /// [`StorageError::Lagged`]. A commit never waits for a watch.
     fn watch<'a>(&'a self, prefix: &'a str, after: Revision) -> BoxFuture<'a, Result<EventStream, StorageError>>;
+
+    /// Requests all running watches to deliver their progress, up to at least the revision that is current now.
+    ///
+    /// A watch that is behind ignores the request, so a caller that waits for a revision repeats it, as kube-apiserver
+    /// does. The default does nothing, which suffices for exclusive stores: there, a watch of all keys gets an event for
+    /// each revision.
+    fn request_progress(&self) {}
 
     /// Removes the history before `upto`. Compacting a compacted revision has no effect.
     fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), StorageError>>;

@@ -56,6 +56,9 @@ const EVENT_BYTES: usize = 256;
 /// thousand subscribers that all send would fill the run queue.
 const WAKE_BATCH: usize = 40;
 
+/// The interval at which a waiting reader requests the progress of the storage's watch, as in kube-apiserver.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+
 /// Pauses between attempts to watch a failing storage.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LAST: Duration = Duration::from_secs(5);
@@ -64,12 +67,21 @@ const RETRY_LAST: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct SharedEvent<D> {
     pub(crate) event: StorageEvent,
+    /// `false` if more events of the same revision follow.
+    completes: bool,
     pub(crate) derived: D,
 }
 
 impl<D: Default> SharedEvent<D> {
-    fn new(event: StorageEvent) -> Self {
-        Self { event, derived: D::default() }
+    fn new(event: StorageEvent, completes: bool) -> Self {
+        Self { event, completes, derived: D::default() }
+    }
+}
+
+impl<D> SharedEvent<D> {
+    /// Returns the revision up to which all events were delivered, including this one.
+    fn progress(&self) -> Revision {
+        if self.completes { self.event.revision } else { self.event.revision.previous() }
     }
 }
 
@@ -148,13 +160,20 @@ impl<D: Default + Send + Sync + 'static> WatchCache<D> {
         Ok(subscription)
     }
 
-    /// Waits until all events up to a revision have been dispatched. Waits forever if there are none to come.
+    /// Waits until all events up to a revision have been dispatched. Waits forever if the storage does not reach it.
     pub(crate) async fn wait_for_revision(&self, revision: Revision) -> Result<(), StorageError> {
         self.ensure_running().await?;
         let mut position = self.shared.position.subscribe();
-        // Cannot fail, because `self` holds the sender.
-        let _ = position.wait_for(|position| *position >= revision).await;
-        Ok(())
+        let mut reached = std::pin::pin!(position.wait_for(|position| *position >= revision));
+        loop {
+            if *self.shared.position.borrow() < revision {
+                self.storage.request_progress();
+            }
+            // Waiting cannot fail, because `self` holds the sender.
+            if time::timeout(PROGRESS_INTERVAL, &mut reached).await.is_ok() {
+                return Ok(());
+            }
+        }
     }
 
     /// Closes every subscription, as if all connections were lost. The cache stays usable.
@@ -228,36 +247,20 @@ impl<D> Shared<D> {
         }
     }
 
-    fn dispatch(&self, event: &Arc<SharedEvent<D>>, round: &mut Round<D>) {
-        let StorageEvent { revision, key, current, previous } = &event.event;
-        let cost = body_bytes(current.as_ref()) + body_bytes(previous.as_ref()) + EVENT_BYTES;
+    /// Puts the events of a revision into the mailboxes. They complete the revisions up to `progress`.
+    fn dispatch(&self, events: &[Arc<SharedEvent<D>>], progress: Revision, round: &mut Round<D>) {
         let now = Instant::now();
         let delivering = !round.pending.is_empty();
         {
             let mut fan_out = self.fan_out.lock();
-            for name in topics_of(key) {
-                let Some(topic) = fan_out.topics.get_mut(name) else { continue };
-                let is_small = topic.subscribers.len() <= WAKE_BATCH;
-                let notification = topic.debounce.on_event(topic.subscribers.len(), now, delivering);
-                topic.subscribers.retain(|subscriber| {
-                    if *revision <= subscriber.after {
-                        return true;
-                    }
-                    let put = subscriber.mailbox.put(Arc::clone(event), cost);
-                    if notification == Notification::Now && put.is_ok() {
-                        let ready = if is_small { &mut round.ready } else { &mut round.pending };
-                        ready.push(Arc::clone(subscriber));
-                    }
-                    put.map_err(|backlog| round.closed.push((backlog, Arc::clone(subscriber)))).is_ok()
-                });
-                if let Notification::At(due) = notification {
-                    round.due = Some(round.due.map_or(due, |other| other.min(due)));
-                }
-                if topic.subscribers.is_empty() {
-                    fan_out.topics.remove(name);
-                }
+            for event in events {
+                fan_out.put(event, now, delivering, round);
             }
-            self.position.send_replace(*revision);
+            self.position.send_if_modified(|position| {
+                let advances = progress > *position;
+                *position = progress.max(*position);
+                advances
+            });
         }
         for subscriber in round.ready.drain(..) {
             subscriber.mailbox.wake();
@@ -279,6 +282,34 @@ impl<D> Shared<D> {
 }
 
 impl<D> FanOut<D> {
+    /// Puts an event into the mailboxes of its topics.
+    fn put(&mut self, event: &Arc<SharedEvent<D>>, now: Instant, delivering: bool, round: &mut Round<D>) {
+        let StorageEvent { revision, key, current, previous } = &event.event;
+        let cost = body_bytes(current.as_ref()) + body_bytes(previous.as_ref()) + EVENT_BYTES;
+        for name in topics_of(key) {
+            let Some(topic) = self.topics.get_mut(name) else { continue };
+            let is_small = topic.subscribers.len() <= WAKE_BATCH;
+            let notification = topic.debounce.on_event(topic.subscribers.len(), now, delivering);
+            topic.subscribers.retain(|subscriber| {
+                if *revision <= subscriber.after {
+                    return true;
+                }
+                let put = subscriber.mailbox.put(Arc::clone(event), cost);
+                if notification == Notification::Now && put.is_ok() {
+                    let ready = if is_small { &mut round.ready } else { &mut round.pending };
+                    ready.push(Arc::clone(subscriber));
+                }
+                put.map_err(|backlog| round.closed.push((backlog, Arc::clone(subscriber)))).is_ok()
+            });
+            if let Notification::At(due) = notification {
+                round.due = Some(round.due.map_or(due, |other| other.min(due)));
+            }
+            if topic.subscribers.is_empty() {
+                self.topics.remove(name);
+            }
+        }
+    }
+
     /// Removes and closes all subscribers. They are closed under the lock, so that none of them reports a later
     /// position as its progress.
     fn close_all(&mut self) -> Vec<ClosedSubscriber<D>> {
@@ -373,7 +404,10 @@ async fn pump<D: Default>(storage: Arc<dyn Storage>, running: Running<D>) {
                     return;
                 }
                 StorageError::Lagged { .. } => {}
-                StorageError::Future { .. } | StorageError::Unreadable { .. } | StorageError::Unavailable(_) => {
+                StorageError::Future { .. }
+                | StorageError::Unreadable { .. }
+                | StorageError::Backend { .. }
+                | StorageError::Unavailable(_) => {
                     tracing::warn!(error = &failure as &dyn std::error::Error, "the watch of the storage failed");
                     time::sleep(pause).await;
                     pause = RETRY_LAST.min(pause * 2);

@@ -7,7 +7,7 @@ use std::{error::Error, fmt, sync::Arc};
 use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
 use windlass_server::storage::{
-    Change, CommitError, Committed, EventStream, Expect, Range, RangeQuery, Revision, Storage, StorageError,
+    Change, CommitError, Committed, Delivery, EventStream, Expect, Range, RangeQuery, Revision, Storage, StorageError,
     StorageEvent, StoredValue,
 };
 
@@ -62,10 +62,11 @@ fn decode_some(transform: &impl Transform, value: Option<StoredValue>) -> Result
     value.map(|value| decode(transform, value)).transpose()
 }
 
-fn decode_event(transform: &impl Transform, event: StorageEvent) -> Result<StorageEvent, StorageError> {
+fn decode_delivery(transform: &impl Transform, delivery: Delivery) -> Result<Delivery, StorageError> {
+    let Delivery::Event { event, completes } = delivery else { return Ok(delivery) };
     let current = decode_some(transform, event.current)?;
     let previous = decode_some(transform, event.previous)?;
-    Ok(StorageEvent { current, previous, ..event })
+    Ok(Delivery::Event { event: StorageEvent { current, previous, ..event }, completes })
 }
 
 impl<T: Transform> Storage for TransformedStorage<T> {
@@ -131,9 +132,13 @@ impl<T: Transform> Storage for TransformedStorage<T> {
         async move {
             let transform = Arc::clone(&self.transform);
             let events = self.below.watch(prefix, after).await?;
-            Ok(events.map(move |event| event.and_then(|event| decode_event(&*transform, event))).boxed())
+            Ok(events.map(move |item| item.and_then(|delivery| decode_delivery(&*transform, delivery))).boxed())
         }
         .boxed()
+    }
+
+    fn request_progress(&self) {
+        self.below.request_progress();
     }
 
     fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), StorageError>> {

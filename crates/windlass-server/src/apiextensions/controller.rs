@@ -22,11 +22,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::{
-    StreamExt,
-    future::BoxFuture,
-    stream::{BoxStream, FuturesUnordered},
-};
+use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use serde_json::Value;
 use tokio::task::AbortHandle;
 use windlass_api::{Status, format_time};
@@ -46,7 +42,7 @@ use crate::{
     object::{Tree, object_mut},
     registry::{Registry, ResponseBody, WeakRegistry, WriteParams},
     resource::{Body, ResourceInfo, Shape, Target},
-    storage::{RangeQuery, Revision, Storage, StorageError, StorageEvent},
+    storage::{EventStream, RangeQuery, Revision, Storage, StorageError, StorageEvent, next_event},
 };
 
 /// The task of a registry; dropping the handle stops the task.
@@ -161,7 +157,7 @@ impl Controller {
         }
     }
 
-    async fn watch(&mut self, after: Revision) -> Option<Events> {
+    async fn watch(&mut self, after: Revision) -> Option<EventStream> {
         self.storage.watch(PREFIX, after).await.ok()
     }
 
@@ -323,12 +319,10 @@ fn accept_names(names: &mut NameTable, crd: &Crd, object: &mut Value, now: &str)
     }
 }
 
-type Events = BoxStream<'static, Result<StorageEvent, StorageError>>;
-
 /// Returns the next event; waits forever if there is no stream.
-async fn next(events: &mut Option<Events>) -> Option<Result<StorageEvent, StorageError>> {
+async fn next(events: &mut Option<EventStream>) -> Option<Result<StorageEvent, StorageError>> {
     match events {
-        Some(events) => events.next().await,
+        Some(events) => next_event(events).await,
         None => std::future::pending().await,
     }
 }

@@ -116,8 +116,8 @@ impl Follower {
     pub(super) fn current_grants(&mut self) -> Option<&Grants> {
         for events in &mut self.events {
             // Without tokio's cooperative budget, so that a busy task does not miss pending events.
-            while let Some(event) = unconstrained(events.next()).now_or_never() {
-                let StorageEvent { key, current, .. } = event?.ok()?;
+            while let Some(delivery) = unconstrained(events.next()).now_or_never() {
+                let Some(StorageEvent { key, current, .. }) = delivery?.ok()?.into_event() else { continue };
                 self.grants.put(&key, current.as_ref());
             }
         }

@@ -25,8 +25,8 @@ use self::{
     log::{Log, Watcher},
 };
 use super::{
-    Change, CommitError, Committed, EventStream, Expect, Lifetimes, Range, RangeQuery, Revision, Storage, StorageError,
-    StorageEvent, StoredValue,
+    Change, CommitError, Committed, Delivery, EventStream, Expect, Lifetimes, Range, RangeQuery, Revision, Storage,
+    StorageError, StorageEvent, StoredValue,
     mailbox::{Capacity, Closed, Discarded},
 };
 
@@ -393,7 +393,7 @@ struct Watch {
 }
 
 impl Stream for Watch {
-    type Item = Result<StorageEvent, StorageError>;
+    type Item = Result<Delivery, StorageError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         if self.over {
@@ -411,7 +411,7 @@ impl Stream for Watch {
         Poll::Ready(match event {
             Ok(event) => {
                 self.delivered = event.revision;
-                Some(Ok(Arc::unwrap_or_clone(event)))
+                Some(Ok(Delivery::complete(Arc::unwrap_or_clone(event))))
             }
             Err(closed) => {
                 self.over = true;

@@ -6,18 +6,28 @@
 //!
 //! expands to one `#[tokio::test]` per case. The factory creates an empty store for each case. The cases wait only for
 //! the backend: a missing event causes a timeout after [`PATIENCE`].
+//!
+//! For a store that other clients can write to, the word `shared` comes before the closure. Then its watches may deliver
+//! progress apart from events. The cases are still its only writers. Attributes of the tests come first:
+//!
+//! ```ignore
+//! windlass_server::storage_suite! {
+//!     #[ignore = "needs a server"]
+//!     shared || async { Arc::new(MyStorage::empty().await) as Arc<dyn Storage> }
+//! }
+//! ```
 
 #![allow(clippy::missing_panics_doc, clippy::unwrap_used)] // a test suite asserts
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::{StreamExt, future::join_all};
+use futures::{StreamExt as _, future::join_all};
 use tokio::time;
 
 use super::{
-    Change, CommitError, Committed, EventStream, Expect, Range, RangeQuery, Revision, Storage, StorageError,
-    StorageEvent, StoredValue,
+    Change, CommitError, Committed, Delivery, EventStream, Expect, Range, RangeQuery, Revision, Storage, StorageError,
+    StorageEvent, StoredValue, next_event,
 };
 
 /// The time that a case waits for an event before it fails.
@@ -30,17 +40,19 @@ type Store = Arc<dyn Storage>;
 /// `rt-multi-thread`.
 #[macro_export]
 macro_rules! storage_suite {
-    (@cases $factory:expr; $($case:ident)*) => {
-        $(
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $case() {
-                let factory = $factory;
-                $crate::storage::suite::$case(factory().await).await;
-            }
-        )*
+    (@case [$(#[$attribute:meta])*] $factory:expr; $case:ident) => {
+        $(#[$attribute])*
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            let factory = $factory;
+            $crate::storage::suite::$case(factory().await).await;
+        }
     };
-    ($factory:expr) => {
-        $crate::storage_suite! { @cases $factory;
+    (@cases $attributes:tt $factory:expr; $($case:ident)*) => {
+        $( $crate::storage_suite! { @case $attributes $factory; $case } )*
+    };
+    (@common $attributes:tt $factory:expr; $($case:ident)*) => {
+        $crate::storage_suite! { @cases $attributes $factory; $($case)*
             empty_store_is_at_revision_one
             creating_an_existing_key_is_a_conflict
             put_requires_the_last_modified_revision
@@ -61,7 +73,14 @@ macro_rules! storage_suite {
             list_and_watch_are_gapless_under_concurrent_writes
             unread_watch_does_not_block_writers_or_skip_events
             values_are_deleted_after_their_lifetime
+            watch_reports_progress_up_to_its_start
         }
+    };
+    ($(#[$attribute:meta])* shared $factory:expr) => {
+        $crate::storage_suite! { @common [$(#[$attribute])*] $factory; progress_is_delivered_on_request }
+    };
+    ($(#[$attribute:meta])* $factory:expr) => {
+        $crate::storage_suite! { @common [$(#[$attribute])*] $factory; every_event_completes_its_revision }
     };
 }
 
@@ -227,7 +246,7 @@ pub async fn values_are_deleted_after_their_lifetime(store: Store) {
         for n in 0.. {
             // Some backends delete expired values together with the next commit.
             create(&store, &format!("/other/{n}"), "").await;
-            if let Ok(event) = time::timeout(Duration::from_millis(20), events.next()).await {
+            if let Ok(event) = time::timeout(Duration::from_millis(20), next_event(&mut events)).await {
                 return event.unwrap().unwrap();
             }
         }
@@ -441,6 +460,58 @@ async fn follow(store: Store, range: Range, last: Revision) -> BTreeMap<String, 
     state
 }
 
+/// In an exclusive store, each delivery is an event that completes its revision, also the one of an expired value.
+pub async fn every_event_completes_its_revision(store: Store) {
+    let brief = Change::PutFor(Bytes::from_static(b""), Duration::from_millis(1));
+    store.commit("/brief", Expect::Absent, brief).await.unwrap();
+    let mut replayed = watch(&store, "", Revision(1)).await;
+    time::sleep(Duration::from_millis(5)).await;
+    let created = create(&store, "/a", "1").await.revision;
+    let mut live = watch(&store, "", created).await;
+    let last = delete(&store, "/a", created).await.revision;
+    for (events, first) in [(&mut replayed, Revision(2)), (&mut live, created.next())] {
+        for revision in first.0..=last.0 {
+            let delivery = time::timeout(PATIENCE, events.next()).await.expect("an event").unwrap().unwrap();
+            assert!(matches!(delivery, Delivery::Event { completes: true, .. }), "{delivery:?}");
+            assert_eq!(delivery.progress(), Revision(revision));
+        }
+    }
+}
+
+/// A watch whose prefix has no events reports later revisions on request.
+pub async fn progress_is_delivered_on_request(store: Store) {
+    let mut events = watch(&store, "/quiet/", Revision(1)).await;
+    let revision = create(&store, "/a", "1").await.revision;
+    let progress = async {
+        loop {
+            store.request_progress();
+            if let Ok(delivery) = time::timeout(Duration::from_millis(100), events.next()).await {
+                match delivery.unwrap().unwrap() {
+                    Delivery::Progress(now) if now >= revision => return now,
+                    Delivery::Progress(_) => {}
+                    event => panic!("unexpected {event:?}"),
+                }
+            }
+        }
+    };
+    assert_eq!(time::timeout(PATIENCE, progress).await.expect("progress"), revision);
+}
+
+/// A watch of all keys reports progress up to the revision at which it was started, without a request.
+pub async fn watch_reports_progress_up_to_its_start(store: Store) {
+    for n in 0..20 {
+        create(&store, &format!("/{n}"), "").await;
+    }
+    let now = store.revision().await.unwrap();
+    let mut events = watch(&store, "", Revision(1)).await;
+    let mut progress = Revision(1);
+    while progress < now {
+        let delivery = time::timeout(PATIENCE, events.next()).await.expect("progress").unwrap().unwrap();
+        assert!(delivery.progress() >= progress, "{delivery:?} after {progress}");
+        progress = delivery.progress();
+    }
+}
+
 /// Writers finish while a watch is not read. When it is read, it has every event up to the end or up to an error.
 pub async fn unread_watch_does_not_block_writers_or_skip_events(store: Store) {
     let mut events = watch(&store, "", Revision(1)).await;
@@ -449,7 +520,7 @@ pub async fn unread_watch_does_not_block_writers_or_skip_events(store: Store) {
         modified = store.commit("/a", Expect::Unchanged(modified), put(&n.to_string())).await.unwrap().revision;
     }
     for revision in 2..=modified.0 {
-        match time::timeout(PATIENCE, events.next()).await.expect("an event or an error") {
+        match time::timeout(PATIENCE, next_event(&mut events)).await.expect("an event or an error") {
             Some(Ok(event)) => assert_eq!(event.revision, Revision(revision)),
             Some(Err(StorageError::Lagged { after })) => {
                 assert_eq!(after, Revision(revision - 1));
@@ -484,7 +555,7 @@ async fn watch(store: &Store, prefix: &str, after: Revision) -> EventStream {
 }
 
 async fn next(events: &mut EventStream) -> StorageEvent {
-    time::timeout(PATIENCE, events.next()).await.expect("an event").expect("the watch continues").unwrap()
+    time::timeout(PATIENCE, next_event(events)).await.expect("an event").expect("the watch continues").unwrap()
 }
 
 async fn revisions(events: &mut EventStream, count: usize) -> Vec<Revision> {

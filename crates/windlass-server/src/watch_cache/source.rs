@@ -10,7 +10,7 @@ use futures::StreamExt;
 use tokio::time::Instant;
 
 use super::{Round, Shared, SharedEvent};
-use crate::storage::{EventStream, Revision, StorageError};
+use crate::storage::{Delivery, EventStream, Revision, StorageError};
 use crate::watch_cache::debounce;
 
 /// The events that are still to be read and dispatched.
@@ -23,6 +23,9 @@ pub(super) struct Source<D> {
     ended: Option<PumpStep>,
     /// A writer left notifications behind, so the pump must check when they are due.
     changed: bool,
+    /// The events of a revision that is not completely read yet. They are dispatched together, so that no subscriber
+    /// starts in the middle of a revision.
+    incomplete: Vec<Arc<SharedEvent<D>>>,
     round: Round<D>,
 }
 
@@ -42,12 +45,14 @@ impl<D> Source<D> {
     /// Continues with another stream where the last one ended.
     pub(super) fn resume(&mut self, events: EventStream) {
         self.events = Some(events);
+        // The new stream repeats the incomplete revision.
+        self.incomplete.clear();
     }
 }
 
 impl<D> Default for Source<D> {
     fn default() -> Self {
-        Self { events: None, pump: None, ended: None, changed: false, round: Round::default() }
+        Self { events: None, pump: None, ended: None, changed: false, incomplete: Vec::new(), round: Round::default() }
     }
 }
 
@@ -101,8 +106,8 @@ impl<D: Default> Shared<D> {
         // Without a stream, the pump is starting another one.
         let Some(events) = &mut source.events else { return Poll::Pending };
         let ended = match ready!(events.poll_next_unpin(cx)) {
-            Some(Ok(event)) => {
-                self.dispatch(&Arc::new(SharedEvent::new(event)), &mut source.round);
+            Some(Ok(delivery)) => {
+                self.accept(delivery, source);
                 return Poll::Ready(PumpStep::Dispatched);
             }
             Some(Err(error)) => PumpStep::Failed(error),
@@ -110,6 +115,40 @@ impl<D: Default> Shared<D> {
         };
         source.events = None;
         Poll::Ready(ended)
+    }
+
+    /// Dispatches the revisions that this item of the stream completes.
+    fn accept(&self, delivery: Delivery, source: &mut Source<D>) {
+        let Source { incomplete, round, .. } = source;
+        let progress = delivery.progress();
+        let event = match delivery {
+            Delivery::Event { event, completes } => Some(Arc::new(SharedEvent::new(event, completes))),
+            Delivery::Progress(_) => None,
+        };
+        // An event of the next revision completes the one before.
+        let revision = incomplete.first().map(|first| first.event.revision);
+        if let Some(revision) = revision
+            && event.as_ref().is_none_or(|event| event.event.revision > revision)
+            && progress >= revision
+        {
+            self.dispatch(incomplete, revision, round);
+            incomplete.clear();
+        }
+        match event {
+            Some(event) if event.completes && incomplete.is_empty() => {
+                self.dispatch(std::slice::from_ref(&event), progress, round);
+            }
+            Some(event) => {
+                let completes = event.completes;
+                incomplete.push(event);
+                if completes {
+                    self.dispatch(incomplete, progress, round);
+                    incomplete.clear();
+                }
+            }
+            None if incomplete.is_empty() => self.dispatch(&[], progress, round),
+            None => {}
+        }
     }
 
     /// Notifies one batch of the subscribers that are due. Returns `true` if none are left, and the time of the next

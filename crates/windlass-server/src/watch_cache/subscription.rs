@@ -10,7 +10,7 @@ use std::{
 use futures::StreamExt;
 
 use super::{Shared, SharedEvent, Subscriber, is_under};
-use crate::storage::{EventStream, Revision, mailbox::Front};
+use crate::storage::{Delivery, EventStream, Revision, mailbox::Front};
 
 /// The events of one topic. Dropping it unsubscribes.
 pub(crate) struct Subscription<D> {
@@ -23,7 +23,7 @@ pub(crate) struct Subscription<D> {
 
 /// The events that the pump had read before the subscription, read again from the storage's history.
 struct Replay {
-    events: EventStream, // of all keys, so that the event `upto` marks the end
+    events: EventStream, // of all keys, so that it is sure to report progress up to `upto`
     upto: Revision,      // later events come from the mailbox
 }
 
@@ -64,7 +64,7 @@ impl<D: Default> Subscription<D> {
             Poll::Ready(Err(())) => Err(()),
         };
         if let Ok(event) = &next {
-            self.delivered = event.event.revision;
+            self.delivered = self.delivered.max(event.progress());
         } else {
             self.closed = true;
         }
@@ -77,21 +77,24 @@ impl<D: Default> Subscription<D> {
             return Poll::Ready(Err(()));
         }
         while let Some(replay) = &mut self.replay {
-            let event = match ready!(replay.events.poll_next_unpin(cx)) {
-                Some(Ok(event)) => event,
+            let delivery = match ready!(replay.events.poll_next_unpin(cx)) {
+                Some(Ok(delivery)) => delivery,
                 Some(Err(error)) => {
                     tracing::warn!(error = &error as &dyn std::error::Error, "the replay for a watch failed");
                     return Poll::Ready(Err(()));
                 }
                 None => return Poll::Ready(Err(())),
             };
-            let upto = replay.upto;
-            self.delivered = event.revision.min(upto);
-            if event.revision >= upto {
+            let (upto, progress) = (replay.upto, delivery.progress());
+            self.delivered = self.delivered.max(progress.min(upto));
+            if progress >= upto {
                 self.replay = None;
             }
-            if event.revision <= upto && is_under(&event.key, &self.subscriber.topic) {
-                return Poll::Ready(Ok(Some(Arc::new(SharedEvent::new(event)))));
+            if let Delivery::Event { event, completes } = delivery
+                && event.revision <= upto
+                && is_under(&event.key, &self.subscriber.topic)
+            {
+                return Poll::Ready(Ok(Some(Arc::new(SharedEvent::new(event, completes)))));
             }
         }
         Poll::Ready(Ok(None))

@@ -164,7 +164,7 @@ async fn events_are_exact_under_concurrent_writes() {
     }
     let end = write(&storage, "/registry/pods/ns/end").await;
     assert_eq!(end, Revision(COMMITS + 2));
-    let events = storage.watch(PODS, Revision(1)).await.unwrap().map(|event| event.unwrap().revision);
+    let events = storage.watch(PODS, Revision(1)).await.unwrap().map(|event| event.unwrap().progress());
     let all: Vec<_> = events.take_while(|revision| std::future::ready(*revision < end)).collect().await;
     for reader in join_all(readers).await {
         let (after, seen) = reader.unwrap();

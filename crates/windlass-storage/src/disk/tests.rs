@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures::{StreamExt as _, future::join_all};
 use tokio::time;
 use windlass_server::storage::{
-    Change, CommitError, Expect, RangeQuery, Revision, Storage, StorageError, StorageEvent, suite::PATIENCE,
+    Change, CommitError, Expect, RangeQuery, Revision, Storage, StorageError, StorageEvent, next_event, suite::PATIENCE,
 };
 
 use super::{DiskStorage, OpenError, Options, Retention};
@@ -47,7 +47,7 @@ async fn contents(storage: &DiskStorage) -> (Revision, Vec<(String, String, Revi
 
 async fn events(storage: &DiskStorage, after: Revision, count: usize) -> Vec<StorageEvent> {
     let stream = storage.watch("", after).await.unwrap();
-    let events = stream.take(count).map(Result::unwrap).collect::<Vec<_>>();
+    let events = stream.take(count).filter_map(async |delivery| delivery.unwrap().into_event()).collect::<Vec<_>>();
     time::timeout(PATIENCE, events).await.unwrap()
 }
 
@@ -145,10 +145,10 @@ async fn replay_in_progress_is_not_affected_by_compaction() {
         modified = storage.commit("/a", Expect::Unchanged(modified), put(&number.to_string())).await.unwrap().revision;
     }
     let mut watch = storage.watch("", Revision(1)).await.unwrap();
-    assert_eq!(watch.next().await.unwrap().unwrap().revision, Revision(2));
+    assert_eq!(watch.next().await.unwrap().unwrap().progress(), Revision(2));
     storage.compact(modified).await.unwrap();
     for revision in 3..=modified.0 {
-        let event = time::timeout(PATIENCE, watch.next()).await.unwrap().unwrap().unwrap();
+        let event = time::timeout(PATIENCE, next_event(&mut watch)).await.unwrap().unwrap().unwrap();
         assert_eq!(event.revision, Revision(revision));
         assert_eq!(event.current.unwrap().body, (revision - 2).to_string());
     }
@@ -400,7 +400,7 @@ async fn slow_watch_does_not_keep_the_history_forever() {
         modified = storage.commit("/a", Expect::Unchanged(modified), put(&large)).await.unwrap().revision;
     }
     let mut slow = storage.watch("", Revision(1)).await.unwrap();
-    assert_eq!(slow.next().await.unwrap().unwrap().revision, Revision(2));
+    assert_eq!(slow.next().await.unwrap().unwrap().progress(), Revision(2));
     for _ in 0..20 {
         modified = storage.commit("/a", Expect::Unchanged(modified), put("small")).await.unwrap().revision;
     }

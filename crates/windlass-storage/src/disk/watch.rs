@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, future::poll_fn, sync::Arc};
 
 use futures::{Stream, stream};
-use windlass_server::storage::{Revision, StorageError, StorageEvent, StoredValue};
+use windlass_server::storage::{Delivery, Revision, StorageError, StorageEvent, StoredValue};
 
 use super::{
     Hold, Shared,
@@ -46,7 +46,7 @@ pub(super) async fn start(
     shared: &Arc<Shared>,
     prefix: &str,
     after: Revision,
-) -> Result<impl Stream<Item = Result<StorageEvent, StorageError>> + use<>, StorageError> {
+) -> Result<impl Stream<Item = Result<Delivery, StorageError>> + use<>, StorageError> {
     let watcher = Arc::new(Watcher::new(prefix, after));
     let upto = {
         let mut view = shared.view.write();
@@ -65,7 +65,7 @@ pub(super) async fn start(
     Ok(stream::unfold(Some(watch), |watch| async {
         let mut watch = watch?;
         match watch.next().await {
-            Ok(Some(event)) => Some((Ok(event), Some(watch))),
+            Ok(Some(event)) => Some((Ok(Delivery::complete(event)), Some(watch))),
             Ok(None) => None,
             Err(error) => Some((Err(error), None)),
         }

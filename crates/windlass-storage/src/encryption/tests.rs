@@ -1,7 +1,6 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use futures::StreamExt as _;
 use windlass_server::{
-    storage::{Change, Expect, MemoryStorage, RangeQuery, Revision, StorageError, suite::PATIENCE},
+    storage::{Change, Expect, MemoryStorage, RangeQuery, Revision, StorageError, next_event, suite::PATIENCE},
     stored_resources,
 };
 
@@ -143,7 +142,7 @@ async fn key_is_rotated_by_updates() {
     storage.reconfigure(&for_secrets(&provider("aescbc", &[2]))).unwrap();
     assert_eq!(storage.get(KEY, None).await.unwrap().1.unwrap().body, "body");
     // The first event cannot be decrypted any more.
-    let event = tokio::time::timeout(PATIENCE, events.next()).await.unwrap().unwrap();
+    let event = tokio::time::timeout(PATIENCE, next_event(&mut events)).await.unwrap().unwrap();
     assert!(matches!(event, Err(StorageError::Unreadable { ref key, .. }) if key == KEY), "{event:?}");
     let invalid = storage.reconfigure(&for_secrets("{aescbc: {keys: []}}")).unwrap_err().to_string();
     assert_eq!(invalid, "resources[0].providers[0].aescbc.keys: Required value: at least one keys is required");

@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::StreamExt;
 use serde_json::Value;
 use windlass_api::{Status, format_time};
 
@@ -12,7 +11,7 @@ use crate::{
     object::{Tree, metadata_mut},
     registry::{DeleteParams, GetParams, ListParams, Registry, WeakRegistry},
     resource::{Body, ResourceInfo, Target},
-    storage::{RangeQuery, Storage},
+    storage::{RangeQuery, Storage, next_event},
 };
 
 /// The pause after a failure.
@@ -74,7 +73,7 @@ impl InstanceDeletion {
             }
             // Other controllers have to remove the remaining objects' finalizers.
             let events = self.storage.watch(&self.resource.prefix, left.revision).await;
-            events.map_err(Status::internal)?.next().await;
+            next_event(&mut events.map_err(Status::internal)?).await;
         }
     }
 

@@ -135,7 +135,7 @@ async fn slow_watch_ends_with_an_error_and_can_be_resumed() {
     let storage = MemoryStorage::build(Retention::default(), Capacity { items: 5, bytes: usize::MAX });
     let mut events = storage.watch("/a", Revision(1)).await.unwrap();
     write(&storage, "/a", b"1", 2).await;
-    assert_eq!(events.next().await.unwrap().unwrap().revision, Revision(2));
+    assert_eq!(events.next().await.unwrap().unwrap().progress(), Revision(2));
     write(&storage, "/a2", b"1", 5).await;
     let error = events.next().await.unwrap().unwrap_err();
     assert!(matches!(error, StorageError::Lagged { after: Revision(2) }), "{error}");
@@ -143,7 +143,7 @@ async fn slow_watch_ends_with_an_error_and_can_be_resumed() {
     // The unread events can exceed the buffer, because they are replayed.
     let mut again = storage.watch("/a", Revision(2)).await.unwrap();
     for revision in 3..=8 {
-        assert_eq!(again.next().await.unwrap().unwrap().revision, Revision(revision));
+        assert_eq!(again.next().await.unwrap().unwrap().progress(), Revision(revision));
     }
     assert_eq!(storage.store.log.lock().watchers(), 1);
 }
@@ -173,7 +173,7 @@ async fn busy_writer_does_not_starve_watches_on_its_thread() {
     let mut events = storage.watch("/a", Revision(1)).await.unwrap();
     let reader = tokio::spawn(async move {
         for revision in 2..=10_001 {
-            assert_eq!(events.next().await.unwrap().unwrap().revision, Revision(revision));
+            assert_eq!(events.next().await.unwrap().unwrap().progress(), Revision(revision));
         }
     });
     write(&storage, "/a", b"1", 10_000).await;

@@ -1,0 +1,118 @@
+//! Requests when members fail, with simulated members.
+
+use tokio::{net::TcpListener, time::Instant};
+
+use super::{
+    fake::{Answer, Fake},
+    *,
+};
+use crate::messages::{RangeResponse, ResponseHeader, TxnResponse};
+
+fn range(revision: i64) -> Answer {
+    Answer::message(&RangeResponse { header: Some(ResponseHeader { revision }), ..RangeResponse::default() })
+}
+
+fn committed(revision: i64) -> Answer {
+    let header = Some(ResponseHeader { revision });
+    Answer::message(&TxnResponse { header, succeeded: true, responses: Vec::new() })
+}
+
+async fn storage(members: &[&Fake]) -> EtcdStorage {
+    EtcdStorage::connect(Options::new(members.iter().map(|member| member.endpoint()))).await.unwrap()
+}
+
+#[tokio::test]
+async fn commit_with_an_unknown_fate_is_not_repeated() {
+    for lost in [Answer::Disconnect, Answer::Error(14, "etcdserver: request timed out")] {
+        let first = Fake::start(move |method, _| if method == "Txn" { lost.clone() } else { Answer::Nothing }).await;
+        let second = Fake::start(|method, _| if method == "Txn" { committed(7) } else { Answer::Nothing }).await;
+        let storage = storage(&[&first, &second]).await;
+        let error = storage.commit("/registry/a", Expect::Absent, put("1")).await.unwrap_err();
+        let CommitError::Storage(error) = error else { panic!("{error}") };
+        let chain = crate::errors::chain(&error);
+        assert!(chain.contains(&format!("cannot commit /registry/a in etcd at {}", first.endpoint())), "{chain}");
+        assert_eq!((first.count("Txn"), second.count("Txn")), (1, 0));
+        // The next one goes to the other member.
+        assert_eq!(create(&storage, "/registry/a", "1").await, Revision(7));
+        assert_eq!((first.count("Txn"), second.count("Txn")), (1, 1));
+    }
+}
+
+#[tokio::test]
+async fn commit_without_a_leader_is_sent_to_the_next_member() {
+    let first = Fake::start(|method, _| match method {
+        "Txn" => Answer::Error(14, "etcdserver: no leader"),
+        _ => Answer::Nothing,
+    });
+    let first = first.await;
+    let second = Fake::start(|method, _| if method == "Txn" { committed(7) } else { Answer::Nothing }).await;
+    let storage = storage(&[&first, &second]).await;
+    assert_eq!(create(&storage, "/registry/a", "1").await, Revision(7));
+    assert_eq!((first.count("Txn"), second.count("Txn")), (1, 1));
+}
+
+#[tokio::test]
+async fn read_is_repeated_on_the_next_member() {
+    for lost in [Answer::Disconnect, Answer::Error(14, "etcdserver: leader changed")] {
+        let first = Fake::start(move |method, _| if method == "Range" { lost.clone() } else { Answer::Nothing }).await;
+        let second = Fake::start(|method, _| if method == "Range" { range(9) } else { Answer::Nothing }).await;
+        let storage = storage(&[&first, &second]).await;
+        assert_eq!(storage.revision().await.unwrap(), Revision(9));
+        assert_eq!((first.count("Range"), second.count("Range")), (1, 1));
+    }
+}
+
+#[tokio::test]
+async fn read_of_a_single_member_is_repeated_after_an_election() {
+    let member = Fake::start(|method, earlier| match (method, earlier) {
+        ("Range", 0..2) => Answer::Error(14, "etcdserver: no leader"),
+        ("Range", _) => range(9),
+        _ => Answer::Nothing,
+    });
+    let member = member.await;
+    assert_eq!(storage(&[&member]).await.revision().await.unwrap(), Revision(9));
+    assert_eq!(member.count("Range"), 3);
+}
+
+#[tokio::test]
+async fn rejected_requests_are_final() {
+    let member = Fake::start(|method, _| match method {
+        "Txn" => Answer::Error(3, "etcdserver: request is too large"),
+        _ => Answer::Nothing,
+    });
+    let member = member.await;
+    let error = storage(&[&member]).await.commit("/registry/a", Expect::Absent, put("1")).await.unwrap_err();
+    assert_eq!(error.to_string(), "etcdserver: request is too large");
+    assert_eq!(member.count("Txn"), 1);
+}
+
+#[tokio::test]
+async fn silent_and_absent_members_do_not_delay_the_connection() {
+    // Accepts connections, and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let absent = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let endpoint = |address: std::net::SocketAddr| format!("http://{address}").parse().unwrap();
+    let member = Fake::start(|method, _| if method == "Range" { range(9) } else { Answer::Nothing }).await;
+    let endpoints = [endpoint(absent), endpoint(silent.local_addr().unwrap()), member.endpoint()];
+    let start = Instant::now();
+    let storage = EtcdStorage::connect(Options::new(endpoints)).await.unwrap();
+    assert_eq!(storage.revision().await.unwrap(), Revision(9));
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn unsupported_version_and_missing_leader_prevent_the_connection() {
+    use crate::messages::StatusResponse;
+    let status = |version: &str, leader, is_learner| {
+        Answer::message(&StatusResponse { version: version.into(), leader, is_learner })
+    };
+    for (answer, why) in [
+        (status("3.5.12", 1, false), "etcd 3.5.12 is not supported, because its watches can report progress too early"),
+        (status("3.6.0", 0, false), "the member has no leader"),
+        (status("3.6.0", 1, true), "the member is a learner, which serves no requests"),
+    ] {
+        let member = Fake::start(move |_, _| answer.clone()).await;
+        let error = EtcdStorage::connect(Options::new([member.endpoint()])).await.unwrap_err().to_string();
+        assert!(error.starts_with(&format!("cannot connect to etcd: {}: {why}", member.endpoint())), "{error}");
+    }
+}

@@ -1,0 +1,205 @@
+//! A cluster of three members whose members are killed and paused.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tokio::{sync::watch, task::JoinHandle};
+
+use super::*;
+
+/// The fate of the commits of a writer. Each commit of the writer has another body.
+#[derive(Debug, Default)]
+struct Fates {
+    acknowledged: BTreeMap<String, Revision>,
+    /// They may have been executed.
+    unknown: BTreeSet<String>,
+    /// Conflicts with the writer's own commit, which would be one that was sent twice.
+    own_conflicts: Vec<String>,
+}
+
+/// Updates a key of its own, again and again until the end.
+fn writer(storage: EtcdStorage, name: &'static str, end: watch::Receiver<bool>) -> JoinHandle<Fates> {
+    tokio::spawn(async move {
+        let (key, mut fates, mut expect) = (format!("/registry/{name}"), Fates::default(), Expect::Absent);
+        for number in 0.. {
+            if *end.borrow() {
+                break;
+            }
+            let body = format!("{name}-{number}");
+            match storage.commit(&key, expect, put(&body)).await {
+                Ok(committed) => {
+                    fates.acknowledged.insert(body, committed.revision);
+                    expect = Expect::Unchanged(committed.revision);
+                }
+                Err(CommitError::Conflict { current }) => {
+                    let current = current.expect("the key exists");
+                    if current.body == body {
+                        fates.own_conflicts.push(body);
+                    }
+                    expect = Expect::Unchanged(current.modified);
+                }
+                Err(CommitError::Storage(_)) => drop(fates.unknown.insert(body)),
+            }
+            time::sleep(Duration::from_millis(2)).await;
+        }
+        fates
+    })
+}
+
+/// Collects the events until one has this body.
+fn reader(mut events: EventStream, last: &'static str) -> JoinHandle<Vec<(Revision, String)>> {
+    tokio::spawn(async move {
+        let mut seen = Vec::new();
+        loop {
+            let event = next_event(&mut events).await.expect("the watch continues").unwrap();
+            let body = text(&event).to_owned();
+            seen.push((event.revision, body.clone()));
+            if body == last {
+                return seen;
+            }
+        }
+    })
+}
+
+/// Writes and watches during a disturbance, and then checks that no event is missing or repeated, and that each commit
+/// has the fate that its writer saw.
+async fn check(members: &mut [Etcd; 3], order: [usize; 3], disturbance: impl AsyncFnOnce(&mut [Etcd; 3])) {
+    let storage = etcd::connect_to(&order.map(|member| &members[member])).await;
+    let last = etcd::connect_to(&[order[2], order[1]].map(|member| &members[member])).await;
+    let start = storage.revision().await.unwrap();
+    let readers = [
+        reader(storage.watch("", start).await.unwrap(), "end"),
+        reader(storage.watch("/registry/", start).await.unwrap(), "end"),
+    ];
+    let (end, ended) = watch::channel(false);
+    let writers = ["first", "second"].map(|name| writer(storage.clone(), name, ended.clone()));
+    time::sleep(Duration::from_millis(300)).await;
+    disturbance(members).await;
+    time::sleep(Duration::from_millis(500)).await;
+    end.send_replace(true);
+    let mut fates = Vec::new();
+    for writer in writers {
+        fates.push(within(writer).await.unwrap());
+    }
+    // Once, by another member, so that it has no unknown fate.
+    until(async || last.commit("/registry/last", Expect::Absent, put("end")).await.ok()).await;
+    let [one, two] = readers;
+    let (seen, also) = (within(one).await.unwrap(), within(two).await.unwrap());
+    assert_eq!(seen, also);
+    let mut history = etcd::connect_to(&[&members[order[2]]]).await.watch("", start).await.unwrap();
+    for expected in &seen {
+        let event = event(&mut history).await;
+        assert_eq!((event.revision, text(&event).to_owned()), *expected, "the history of another member");
+    }
+    let executed: BTreeMap<&str, Revision> = seen.iter().map(|(revision, body)| (&**body, *revision)).collect();
+    assert_eq!(executed.len(), seen.len(), "no commit was executed twice");
+    for fates in &fates {
+        assert!(fates.acknowledged.len() > 20, "{}", fates.acknowledged.len());
+        assert_eq!(fates.own_conflicts, fates.own_conflicts.iter().filter(|body| fates.unknown.contains(*body)).cloned().collect::<Vec<_>>());
+        for (body, revision) in &fates.acknowledged {
+            assert_eq!(executed.get(&**body), Some(revision), "{body}");
+        }
+    }
+    let known: usize = fates.iter().map(|fates| fates.acknowledged.len() + fates.unknown.len()).sum();
+    assert!(seen.len() <= known + 1);
+}
+
+async fn cluster() -> ([Etcd; 3], usize) {
+    let members = Etcd::cluster();
+    let leader = etcd::leader(&members).await;
+    (members, leader)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs etcd: cargo xtask long etcd"]
+async fn watch_continues_when_its_member_is_killed() {
+    let (mut members, leader) = cluster().await;
+    let follower = (leader + 1) % 3;
+    check(&mut members, [follower, leader, (leader + 2) % 3], async |members| {
+        members[follower].kill();
+        time::sleep(Duration::from_secs(1)).await;
+        members[follower].restart();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs etcd: cargo xtask long etcd"]
+async fn watch_continues_when_the_leader_is_killed() {
+    let (mut members, leader) = cluster().await;
+    check(&mut members, [leader, (leader + 1) % 3, (leader + 2) % 3], async |members| {
+        members[leader].kill();
+        time::sleep(Duration::from_secs(4)).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs etcd: cargo xtask long etcd"]
+async fn watch_continues_when_the_leader_is_paused() {
+    let (mut members, leader) = cluster().await;
+    check(&mut members, [leader, (leader + 1) % 3, (leader + 2) % 3], async |members| {
+        members[leader].pause();
+        // Longer than an operation may take, so that the writers leave the member.
+        time::sleep(Duration::from_secs(14)).await;
+        members[leader].resume();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs etcd: cargo xtask long etcd"]
+async fn follower_serves_while_the_leader_is_paused() {
+    let (mut members, leader) = cluster().await;
+    check(&mut members, [(leader + 1) % 3, (leader + 2) % 3, leader], async |members| {
+        members[leader].pause();
+        time::sleep(Duration::from_secs(4)).await;
+        members[leader].resume();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs etcd: cargo xtask long etcd"]
+async fn member_without_a_majority_is_left() {
+    let (members, leader) = cluster().await;
+    let [first, second] = [(leader + 1) % 3, (leader + 2) % 3];
+    let storage = etcd::connect_to(&[&members[first], &members[second], &members[leader]]).await;
+    let start = create(&storage, "/registry/a", "1").await;
+    let mut events = storage.watch("", start).await.unwrap();
+    // The first member has no leader any more.
+    members[leader].pause();
+    members[second].pause();
+    until(async || storage.check().await.err()).await;
+    members[first].pause();
+    members[leader].resume();
+    members[second].resume();
+    let revision = until(async || update(&storage, "/registry/a", start, "2").await.ok()).await.revision;
+    assert_eq!(event(&mut events).await.revision, revision);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs etcd: cargo xtask long etcd"]
+async fn watch_that_resumes_in_compacted_history_ends_with_an_error() {
+    let mut etcd = Etcd::start();
+    let storage = etcd::connect_to(&[&etcd]).await;
+    let mut modified = create(&storage, "/registry/a", "1").await;
+    let mut events = storage.watch("", modified).await.unwrap();
+    etcd.kill();
+    etcd.restart();
+    modified = until(async || update(&storage, "/registry/a", modified, "2").await.ok()).await.revision;
+    assert_eq!(event(&mut events).await.revision, modified, "a restart keeps the history");
+    // The storage cannot reach etcd, while another client compacts the history.
+    etcd.kill();
+    let place = etcd.client;
+    etcd.restart_elsewhere();
+    let other = etcd::connect_to(&[&etcd]).await;
+    for body in ["3", "4"] {
+        modified = update(&other, "/registry/a", modified, body).await.unwrap().revision;
+    }
+    other.compact(modified).await.unwrap();
+    etcd.kill();
+    etcd.restart_at(place);
+    let error = within(next_event(&mut events)).await.unwrap().unwrap_err();
+    assert!(matches!(error, StorageError::Compacted { oldest } if oldest == modified), "{error}");
+    assert!(within(events.next()).await.is_none());
+}
