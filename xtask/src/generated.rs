@@ -25,7 +25,7 @@ impl Mode {
 /// Generates the type table of the server's codec and its test bodies, by reflection over the Go types.
 pub(crate) fn from_go(mode: Mode) -> Result {
     for (program, file) in FROM_GO {
-        let output = upstream::output_of(None, program)?;
+        let output = upstream::output_of(None, program, &[])?;
         write_or_check(&upstream::root().join(file), &output, mode)?;
     }
     Ok(())

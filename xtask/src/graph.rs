@@ -20,6 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-apply-configurations", &["windlass-api"]),
     ("windlass-import", &["windlass-api", "windlass-derive-model"]),
     ("windlass-cel", &["windlass-api"]),
+    ("windlass-protobuf", &["windlass-api"]),
     ("windlass-manifests", &["windlass-api", "windlass-cel", "windlass-derive"]),
     ("windlass-client", &["windlass-api", "windlass-tls"]),
     ("windlass-cache", &["windlass-api"]),

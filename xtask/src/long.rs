@@ -7,7 +7,7 @@ use clap::Subcommand;
 use crate::{
     Result, attacks, builds,
     cargo::{cargo, succeed},
-    conformance, deployments, dist, e2e, fuzz, import, informers, queues, reconciles, servers, suites,
+    conformance, deployments, dist, e2e, fuzz, import, informers, protobuf, queues, reconciles, servers, suites,
     upstream::{self, Minor, root},
 };
 
@@ -139,6 +139,15 @@ pub(crate) enum Part {
     },
     /// Publish the crates without uploading them, use them from a local registry, and compare two builds of the program
     Package,
+    /// Random objects of all kinds and versions, converted to protobuf and back, compared with Go (needs Go)
+    Protobuf {
+        /// The seed of the objects
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// The number of random objects of each kind
+        #[arg(long, default_value_t = 20)]
+        objects: u64,
+    },
     /// The integration tests of controller-runtime, JobSet, LeaderWorkerSet and Cluster API on the stand-ins of envtest
     /// (needs Go)
     Suites(suites::Options),
@@ -200,6 +209,7 @@ pub(crate) fn run(part: &Part) -> Result {
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
         Part::Matrix { only, minor } => matrix(*only, minor),
         Part::Package => dist::verify::run(),
+        Part::Protobuf { seed, objects } => protobuf::long(*seed, *objects),
         Part::Suites(options) => suites::run(options),
     }
 }

@@ -14,6 +14,7 @@ mod rows;
 mod apply_configurations;
 mod clientset;
 mod generated;
+mod protobuf;
 mod queues;
 mod record;
 mod registry;
@@ -76,6 +77,12 @@ enum Task {
     },
     /// Generate the server's tables from the Go types (needs Go)
     Types {
+        /// Fail if a file in the repository differs, instead of writing it
+        #[arg(long)]
+        check: bool,
+    },
+    /// Generate the table and the test data of windlass-protobuf from the Go types of all pinned versions (needs Go)
+    Protobuf {
         /// Fail if a file in the repository differs, instead of writing it
         #[arg(long)]
         check: bool,
@@ -228,6 +235,7 @@ fn main() -> ExitCode {
         Task::Features { complete: true } => features::check(features::Extent::Complete),
         Task::Features { .. } => features::check(features::Extent::Quick),
         Task::Types { check } => generated::from_go(generated::Mode::of(check)),
+        Task::Protobuf { check } => protobuf::run(generated::Mode::of(check)),
         Task::Record { minor, check } => record::run(minor.as_ref(), generated::Mode::of(check)),
         Task::Clientset { check } => clientset::run(generated::Mode::of(check)),
         Task::Required { check } => required::run(generated::Mode::of(check)),

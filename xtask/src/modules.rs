@@ -26,6 +26,7 @@ const LAYERED: [&str; 11] = [
     "windlass-etcd",
     "windlass-import",
     "windlass-manifests",
+    "windlass-protobuf",
     "windlass-serve",
     "windlass-server",
     "windlass-storage",

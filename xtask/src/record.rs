@@ -52,7 +52,7 @@ pub(crate) fn run(minor: Option<&Minor>, mode: Mode) -> Result {
         }
         return Ok(());
     };
-    let types = String::from_utf8(upstream::output_of(Some(minor), "./fields")?)?;
+    let types = String::from_utf8(upstream::output_of(Some(minor), "./fields", &[])?)?;
     let types = ("types", "windlass-api/data/types.tsv", types);
     let mut text =
         format!("# Written by `cargo xtask record --minor {minor}` from a real kube-apiserver; do not edit.\n");

@@ -73,11 +73,12 @@ pub(crate) fn build_minor(minor: &Minor) -> Result<PathBuf> {
     directory(&version)
 }
 
-/// Runs a program of `tools/`, built with the Go types of a minor version, and returns its output.
-pub(crate) fn output_of(minor: Option<&Minor>, program: &str) -> Result<Vec<u8>> {
+/// Runs a program of `tools/` with arguments, built with the Go types of a minor version, and returns its output.
+pub(crate) fn output_of(minor: Option<&Minor>, program: &str, arguments: &[&str]) -> Result<Vec<u8>> {
     let module = minor.map_or_else(Module::tools, Minor::module);
     let run = Command::new("go")
         .args(["run", "-modfile", &module.file, program])
+        .args(arguments)
         .current_dir(&module.directory)
         .output()
         .map_err(|error| format!("running go: {error}"))?;
