@@ -1,18 +1,21 @@
 //! A control plane in this process, for several commands: API server, controllers and simulated nodes.
 //!
 //! Guaranteed: as soon as the kubeconfig is written, clients can connect. Server and controllers stop together, and the
-//! controllers' last writes complete. The cluster is lost when the process ends, unless it has a data directory.
+//! controllers' last writes complete. The cluster is lost when the process ends, unless it is in a directory or in etcd.
 
 use std::{
     error::Error,
     fs, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
 
-use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
+use tokio::{
+    net::TcpListener,
+    sync::watch,
+    task::{JoinHandle, JoinSet},
+};
 use windlass_api::Entropy;
 use windlass_cache::InformerOptions;
 use windlass_client::{
@@ -22,16 +25,14 @@ use windlass_client::{
     warnings::IgnoreWarnings,
 };
 use windlass_controllers::{BuiltIn, Controllers};
-use windlass_runtime::Manager;
-use windlass_server::{
-    AuthorizerChain, KubernetesVersion, PodAccounts, Server, TlsIdentity, TokenIssuer,
-    storage::{MemoryStorage, Retention},
-};
+use windlass_runtime::{LeaderElection, Manager};
+use windlass_server::{AuthorizerChain, KubernetesVersion, PodAccounts, Server};
 
 use crate::{
-    data_directory::{Data, DataDirectory},
+    data_directory::Secrets,
     descriptions,
     encryption::Encryption,
+    storage::{Opened, Place},
 };
 
 /// The name of the cluster, user and context in the kubeconfig.
@@ -40,11 +41,6 @@ const NAME: &str = "windlass";
 /// The memory budget of each cache of the controllers: this much uncompressed, and a quarter of it decoded. The server
 /// in the same process has all objects anyway, and decoding an object again is cheaper than the memory.
 const CACHE_BUDGET: usize = 1 << 20;
-
-/// The retention of the server's history: five minutes, in little memory. Watchers on this machine lag little. Events
-/// that wait for a watcher do not count, and neither do the objects on later pages of a list.
-const HISTORY: Retention =
-    Retention { age: Duration::from_mins(5), events: 100_000, bytes: 4 << 20, percent_of_live: 10, pages: 32 << 20 };
 
 /// The components and addresses of a control plane.
 #[derive(Debug)]
@@ -58,8 +54,8 @@ pub(crate) struct Settings {
     pub(crate) console: Option<SocketAddr>,
     /// The authorizers; `None` means RBAC only.
     pub(crate) authorizers: Option<AuthorizerChain>,
-    /// The directory of the cluster; `None` means in memory.
-    pub(crate) data: Option<Data>,
+    /// The place of the objects.
+    pub(crate) place: Place,
     /// The encryption of the stored objects.
     pub(crate) encryption: Option<Encryption>,
     /// A hint for the user if the address is in use.
@@ -73,7 +69,7 @@ pub(crate) struct Bound {
     listener: TcpListener,
     address: SocketAddr,
     console: Option<(TcpListener, SocketAddr)>,
-    data: DataDirectory,
+    opened: Opened,
 }
 
 /// A running control plane.
@@ -85,6 +81,16 @@ pub(crate) struct ControlPlane {
     managing: JoinHandle<windlass_runtime::Result<()>>,
     /// The result of the controllers, if they have ended.
     managed: Option<Result<windlass_runtime::Result<()>, tokio::task::JoinError>>,
+    /// The tasks of the storage.
+    _tasks: JoinSet<()>,
+}
+
+/// The controllers in this process.
+struct Managing {
+    controllers: Controllers,
+    console: Option<TcpListener>,
+    /// `true` if other servers on the same storage may run controllers, too. One of them acts at a time.
+    is_shared: bool,
 }
 
 impl Bound {
@@ -100,22 +106,15 @@ impl Bound {
             None => None,
         };
         let names = names(address.ip());
-        let mut data = match settings.data.clone() {
-            Some(data) => {
-                let opened = tokio::task::spawn_blocking(move || data.open(names, token)).await?;
-                opened.map_err(|error| -> Box<dyn Error> { error })?
-            }
-            None => in_memory(names)?,
-        };
-        if let Some(encryption) = &settings.encryption {
-            data.storage = encryption.over(data.storage)?;
-        }
-        Ok(Self { settings, listener, address, console, data })
+        let opened =
+            settings.place.clone().open(names, settings.kubernetes, settings.encryption.as_ref(), token).await?;
+        Ok(Self { settings, listener, address, console, opened })
     }
 
     /// Adds the cluster to a kubeconfig and makes it the current context. Other entries of an existing file are kept.
     pub(crate) fn write_kubeconfig(&self, path: &Path) -> Result<PathBuf, Box<dyn Error>> {
-        write_kubeconfig(path, &self.url(), self.data.tls.ca_pem(), &self.data.token)
+        let Secrets { tls, token, .. } = &self.opened.secrets;
+        write_kubeconfig(path, &self.url(), tls.ca_pem(), token)
     }
 
     /// Returns the server's URL on this machine.
@@ -129,8 +128,9 @@ impl Bound {
     }
 
     pub(crate) fn start(self) -> ControlPlane {
-        let Self { settings, listener, address, console, data } = self;
-        let DataDirectory { storage, tls, issuer, token } = data;
+        let Self { settings, listener, address, console, opened } = self;
+        let Opened { storage, secrets, is_shared, tasks } = opened;
+        let Secrets { tls, issuer, token } = secrets;
         // Pods require their service account only if the controller that creates it runs.
         let creates_accounts = settings.controllers.contains(BuiltIn::ServiceAccount);
         let accounts = if creates_accounts { PodAccounts::Required } else { PodAccounts::Optional };
@@ -154,9 +154,9 @@ impl Bound {
             tokio::spawn(async move { server.serve(listener, tls, stopped).await })
         };
         let controllers = settings.controllers.nodes(settings.nodes).root_ca(ca);
-        let managing =
-            tokio::spawn(manage(client(&server), controllers, console.map(|(socket, _)| socket), wait(stopped)));
-        ControlPlane { server, stop, serving, managing, managed: None }
+        let managing = Managing { controllers, console: console.map(|(socket, _)| socket), is_shared };
+        let managing = tokio::spawn(managing.run(client(&server), wait(stopped)));
+        ControlPlane { server, stop, serving, managing, managed: None, _tasks: tasks }
     }
 }
 
@@ -200,20 +200,25 @@ fn client(server: &Server) -> Client {
     Client::from_service(server.service(), "default").with_warnings(IgnoreWarnings)
 }
 
-/// Runs the selected controllers in this process.
-async fn manage(
-    client: Client,
-    controllers: Controllers,
-    console: Option<TcpListener>,
-    stopped: impl Future<Output = ()> + Send + 'static,
-) -> windlass_runtime::Result<()> {
-    let builder = Manager::builder(client).caches(InformerOptions::default().budget(CACHE_BUDGET));
-    let mut manager = match console {
-        Some(listener) => builder.console(listener).build(),
-        None => builder.build(),
-    };
-    controllers.add_to(&mut manager);
-    manager.run(stopped).await
+impl Managing {
+    /// Runs the selected controllers.
+    async fn run(
+        self,
+        client: Client,
+        stopped: impl Future<Output = ()> + Send + 'static,
+    ) -> windlass_runtime::Result<()> {
+        let mut builder = Manager::builder(client).caches(InformerOptions::default().budget(CACHE_BUDGET));
+        if let Some(listener) = self.console {
+            builder = builder.console(listener);
+        }
+        if self.is_shared {
+            let election = LeaderElection::new("windlass-controllers").namespace("kube-system");
+            builder = builder.leader_election(election.release_on_stop());
+        }
+        let mut manager = builder.build();
+        self.controllers.add_to(&mut manager);
+        manager.run(stopped).await
+    }
 }
 
 async fn wait(mut stopped: watch::Receiver<bool>) {
@@ -230,16 +235,6 @@ fn names(bound: IpAddr) -> Vec<String> {
         names.push(bound.to_string());
     }
     names
-}
-
-/// Returns the contents of a data directory for a cluster that is lost when the process ends.
-fn in_memory(names: Vec<String>) -> Result<DataDirectory, Box<dyn Error>> {
-    Ok(DataDirectory {
-        storage: Arc::new(MemoryStorage::with_retention(HISTORY)),
-        tls: TlsIdentity::generate(names)?,
-        issuer: TokenIssuer::default(),
-        token: token(),
-    })
 }
 
 fn token() -> String {
@@ -333,7 +328,7 @@ mod tests {
             controllers,
             console: None,
             authorizers: None,
-            data: None,
+            place: Place::Memory,
             encryption: None,
             hint: "",
         })

@@ -33,10 +33,9 @@ pub(crate) struct Data {
     pub(crate) import: Option<PathBuf>,
 }
 
-/// An open directory. No other process can open it meanwhile.
+/// The secrets by which the clients of a control plane know it.
 #[derive(Debug)]
-pub(crate) struct DataDirectory {
-    pub(crate) storage: Arc<dyn Storage>,
+pub(crate) struct Secrets {
     pub(crate) tls: TlsIdentity,
     pub(crate) issuer: TokenIssuer,
     pub(crate) token: String,
@@ -51,15 +50,10 @@ impl Data {
         Self { path, history: Retention::default().age, import: None }
     }
 
-    /// Opens the directory, or creates it. `names` are the names in the serving certificate; `new_token` creates the token
-    /// of a new directory.
+    /// Opens the storage in the directory, or creates it. No other process can open it meanwhile.
     ///
     /// Blocks on the file system.
-    pub(crate) fn open(
-        &self,
-        names: Vec<String>,
-        new_token: impl FnOnce() -> String,
-    ) -> Result<DataDirectory, Box<dyn Error + Send + Sync>> {
+    pub(crate) fn open(&self) -> Result<Arc<dyn Storage>, Box<dyn Error + Send + Sync>> {
         let path = &self.path;
         create(path).map_err(|error| format!("creating {}: {error}", path.display()))?;
         let storage = storage(path);
@@ -69,15 +63,35 @@ impl Data {
             let (objects, file) = (contents.keys, snapshot.display());
             tracing::info!(objects, revision = %contents.revision, skipped, %file, "the snapshot of etcd is imported");
         }
-        // The storage locks its directory, so the files below are used by this process only.
         let retention = Retention { age: self.history, ..Retention::default() };
-        let storage = DiskStorage::open_with(storage, Options { retention, ..Options::default() })?;
+        Ok(Arc::new(DiskStorage::open_with(storage, Options { retention, ..Options::default() })?))
+    }
+}
+
+impl Secrets {
+    /// Reads the secrets of a data directory, or creates them. `names` are the names in the serving certificate;
+    /// `new_token` creates the token of a new directory.
+    ///
+    /// Blocks on the file system. If several processes start at once with a new directory, they may have different
+    /// secrets.
+    pub(crate) fn open(
+        path: &Path,
+        names: Vec<String>,
+        new_token: impl FnOnce() -> String,
+    ) -> Result<Self, Box<dyn Error + Send + Sync>> {
         let pki = path.join("pki");
-        create(&pki).map_err(|error| format!("creating {}: {error}", pki.display()))?;
+        for folder in [path, &pki] {
+            create(folder).map_err(|error| format!("creating {}: {error}", folder.display()))?;
+        }
         let tls = TlsIdentity::persisted(&pki, names)?;
         let issuer = TokenIssuer::default().persisted(&pki.join("accounts.key"))?;
         let token = token(&pki.join("admin.token"), new_token)?;
-        Ok(DataDirectory { storage: Arc::new(storage), tls, issuer, token })
+        Ok(Self { tls, issuer, token })
+    }
+
+    /// Creates secrets that end with the process.
+    pub(crate) fn temporary(names: Vec<String>, token: String) -> Result<Self, Box<dyn Error>> {
+        Ok(Self { tls: TlsIdentity::generate(names)?, issuer: TokenIssuer::default(), token })
     }
 }
 
@@ -135,8 +149,9 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn open(path: &Path, token: &str) -> Result<DataDirectory, Box<dyn Error + Send + Sync>> {
-        Data::at(path.to_owned()).open(Vec::new(), || token.to_owned())
+    fn open(path: &Path, token: &str) -> Result<(Arc<dyn Storage>, Secrets), Box<dyn Error + Send + Sync>> {
+        let storage = Data::at(path.to_owned()).open()?;
+        Ok((storage, Secrets::open(path, Vec::new(), || token.to_owned())?))
     }
 
     #[test]
@@ -144,9 +159,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("new");
         let first = open(&path, "one").unwrap();
-        let ca = first.tls.ca_pem().to_owned();
+        let ca = first.1.tls.ca_pem().to_owned();
         drop(first);
-        let second = open(&path, "two").unwrap();
+        let (_, second) = open(&path, "two").unwrap();
         assert_eq!((second.token.as_str(), second.tls.ca_pem()), ("one", &*ca));
     }
 

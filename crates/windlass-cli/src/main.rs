@@ -4,7 +4,9 @@
 //! commands       a module for each command
 //! stand_in       this program as etcd, kube-apiserver and kubectl, for Go's envtest
 //! control_plane  the API server, controllers and nodes in this process
-//! encryption     encryption at rest of that server
+//! storage        the storage of that server: in memory, in a directory or in etcd
+//! encryption     its encryption at rest
+//! data_directory its directory, with its secrets
 //! authorization  authorization webhooks of that server
 //! recorder       counts the requests to that server
 //! connection     the connection flags, which are kubectl's
@@ -26,6 +28,7 @@ mod recorder;
 mod reference;
 mod serving;
 mod stand_in;
+mod storage;
 #[cfg(test)]
 mod testing;
 

@@ -3,6 +3,7 @@
 //! The modules, from the entry point down:
 //!
 //! ```text
+//! encoding       values are encoded as kube-apiserver does
 //! encryption     values are encrypted in the storage below
 //! transform      values are encoded in the storage below
 //! disk           storage in a directory of this machine
@@ -24,12 +25,14 @@
 
 mod bolt;
 mod disk;
+mod encoding;
 pub mod encryption;
 mod etcd_snapshot;
 mod transform;
 
 pub use self::{
     disk::{DiskStorage, OpenError, Options, Retention, import, remove, snapshot},
+    encoding::{EncodedStorage, Encoding},
     encryption::{EncryptedStorage, EncryptionConfiguration},
     etcd_snapshot::{EtcdSnapshot, EtcdValue, InvalidEtcdSnapshot},
     transform::{Failure, Transform, TransformedStorage},

@@ -38,6 +38,7 @@ use super::announce;
 use crate::{
     control_plane::{Bound, Settings, warn_if_replaced},
     data_directory::{self, Data},
+    storage::Place,
 };
 
 /// The default path of the kubeconfig, relative to the project.
@@ -86,7 +87,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         controllers,
         console: None,
         authorizers: None,
-        data: Some(Data::at(cluster)),
+        place: Place::Directory(Data::at(cluster)),
         encryption: None,
         hint: HINT,
     })

@@ -9,6 +9,7 @@ use std::{
 
 use clap::Args;
 use windlass_controllers::{BuiltIn, Controllers};
+use windlass_etcd::{Endpoint, Options as EtcdOptions, Tls};
 use windlass_runtime::shutdown;
 use windlass_server::KubernetesVersion;
 
@@ -18,6 +19,7 @@ use crate::{
     control_plane::{Bound, Settings, warn_if_replaced},
     data_directory::Data,
     encryption::Encryption,
+    storage::{Etcd, Place},
 };
 
 /// The flags of `windlass up`.
@@ -41,14 +43,41 @@ pub(crate) struct Options {
     /// kube-apiserver; defaults to RBAC only
     #[arg(long, value_name = "FILE")]
     authorization_config: Option<PathBuf>,
-    /// Directory that keeps the cluster between runs; created if it does not exist. By default the cluster is in memory
+    #[command(flatten)]
+    storage: StorageOptions,
+    /// Kubernetes version to serve; the controllers use the types of 1.36 with every version
+    #[arg(long, value_name = "VERSION", default_value_t)]
+    kubernetes_version: KubernetesVersion,
+}
+
+/// The flags for the storage.
+#[derive(Args, Debug)]
+struct StorageOptions {
+    /// Directory that keeps the cluster between runs; created if it does not exist. By default the cluster is in memory.
+    /// With --etcd, it keeps only certificates and tokens
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// Endpoints of an etcd that keeps the cluster, separated by commas. kube-apiserver and other servers can use it at the
+    /// same time
+    #[arg(long, value_name = "URL,...", value_delimiter = ',')]
+    etcd: Vec<Endpoint>,
+    /// Prefix of all keys in etcd
+    #[arg(long, value_name = "PREFIX", default_value = "/registry", requires = "etcd")]
+    etcd_prefix: String,
+    /// File with the CA certificates of etcd
+    #[arg(long, value_name = "FILE", requires = "etcd")]
+    etcd_cafile: Option<PathBuf>,
+    /// File with the client certificate for etcd
+    #[arg(long, value_name = "FILE", requires_all = ["etcd", "etcd_keyfile"])]
+    etcd_certfile: Option<PathBuf>,
+    /// File with the key of the client certificate
+    #[arg(long, value_name = "FILE", requires_all = ["etcd", "etcd_certfile"])]
+    etcd_keyfile: Option<PathBuf>,
     /// Time for which watches and lists can continue from an older resource version
-    #[arg(long, value_name = "DURATION", default_value = "5m", requires = "data_dir", value_parser = history)]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = history)]
     history: Duration,
     /// Begin with the objects of a cluster that "etcdctl snapshot save" has saved; the data directory must be new
-    #[arg(long, value_name = "FILE", requires = "data_dir")]
+    #[arg(long, value_name = "FILE", requires = "data_dir", conflicts_with = "etcd")]
     from_etcd_snapshot: Option<PathBuf>,
     /// File that configures encryption at rest, with kind EncryptionConfiguration as for kube-apiserver
     #[arg(long, value_name = "FILE")]
@@ -56,9 +85,25 @@ pub(crate) struct Options {
     /// Apply changes of the file of --encryption-provider-config within a minute
     #[arg(long, requires = "encryption_provider_config")]
     encryption_provider_config_automatic_reload: bool,
-    /// Kubernetes version to serve; the controllers use the types of 1.36 with every version
-    #[arg(long, value_name = "VERSION", default_value_t)]
-    kubernetes_version: KubernetesVersion,
+}
+
+impl StorageOptions {
+    fn place(self) -> Place {
+        let Self { data_dir, history, .. } = self;
+        if self.etcd.is_empty() {
+            let directory = |path| Place::Directory(Data { path, history, import: self.from_etcd_snapshot });
+            return data_dir.map_or(Place::Memory, directory);
+        }
+        let mut options = EtcdOptions::new(self.etcd);
+        options.prefix = self.etcd_prefix;
+        options.tls = Tls { ca: self.etcd_cafile, certificate: self.etcd_certfile, key: self.etcd_keyfile };
+        Place::Etcd(Etcd { options, history, secrets: data_dir })
+    }
+
+    fn encryption(&self) -> Option<Encryption> {
+        let reload = self.encryption_provider_config_automatic_reload;
+        self.encryption_provider_config.clone().map(|file| Encryption { file, reload })
+    }
 }
 
 /// The hint if the address is in use.
@@ -104,20 +149,8 @@ fn controllers() -> String {
 }
 
 pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
-    let Options {
-        bind,
-        kubeconfig,
-        nodes,
-        controllers,
-        console,
-        authorization_config,
-        data_dir,
-        history,
-        from_etcd_snapshot,
-        encryption_provider_config,
-        encryption_provider_config_automatic_reload: reload,
-        kubernetes_version,
-    } = options;
+    let Options { bind, kubeconfig, nodes, controllers, console, authorization_config, storage, kubernetes_version } =
+        options;
     let authorizers = authorization_config.as_deref().map(authorization::read).transpose();
     let authorizers = authorizers.map_err(|error| -> Box<dyn Error> { error })?;
     let settings = Settings {
@@ -127,8 +160,8 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         controllers,
         console,
         authorizers,
-        data: data_dir.map(|path| Data { path, history, import: from_etcd_snapshot }),
-        encryption: encryption_provider_config.map(|file| Encryption { file, reload }),
+        encryption: storage.encryption(),
+        place: storage.place(),
         hint: HINT,
     };
     let bound = Bound::bind(settings).await?;

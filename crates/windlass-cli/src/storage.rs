@@ -1,0 +1,97 @@
+//! The storage of a control plane: in memory, in a directory, or in etcd.
+
+use std::{error::Error, path::PathBuf, sync::Arc, time::Duration};
+
+use tokio::task::JoinSet;
+use windlass_etcd::EtcdStorage;
+use windlass_server::{
+    KubernetesVersion,
+    storage::{MemoryStorage, Retention, Storage},
+};
+use windlass_storage::EncodedStorage;
+
+use crate::{
+    data_directory::{Data, Secrets},
+    encryption::Encryption,
+};
+
+/// The place of the objects.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// In memory. The cluster is lost when the process ends.
+    Memory,
+    /// In a data directory of this process.
+    Directory(Data),
+    /// In etcd, which other servers may use, too.
+    Etcd(Etcd),
+}
+
+/// etcd, and the settings of this process for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Etcd {
+    pub(crate) options: windlass_etcd::Options,
+    /// The interval of compaction.
+    pub(crate) history: Duration,
+    /// The data directory with the secrets. `None`: they end with the process.
+    pub(crate) secrets: Option<PathBuf>,
+}
+
+/// An open storage.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) secrets: Secrets,
+    /// `true` if other servers may use the storage.
+    pub(crate) is_shared: bool,
+    /// Tasks that end when this is dropped.
+    pub(crate) tasks: JoinSet<()>,
+}
+
+/// The retention of the history in memory: five minutes, in little memory. Watchers on this machine lag little. Events
+/// that wait for a watcher do not count, and neither do the objects on later pages of a list.
+const HISTORY: Retention =
+    Retention { age: Duration::from_mins(5), events: 100_000, bytes: 4 << 20, percent_of_live: 10, pages: 32 << 20 };
+
+impl Place {
+    /// Opens the storage and the secrets of a server. `names` are the names in its certificate.
+    pub(crate) async fn open(
+        self,
+        names: Vec<String>,
+        kubernetes: KubernetesVersion,
+        encryption: Option<&Encryption>,
+        new_token: fn() -> String,
+    ) -> Result<Opened, Box<dyn Error>> {
+        let mut tasks = JoinSet::new();
+        let is_shared = matches!(self, Self::Etcd(_));
+        let encrypted = |storage| match encryption {
+            Some(encryption) => encryption.over(storage),
+            None => Ok(storage),
+        };
+        let (storage, secrets): (Arc<dyn Storage>, _) = match self {
+            Self::Memory => (encrypted(Arc::new(MemoryStorage::with_retention(HISTORY)))?, None),
+            Self::Directory(data) => {
+                let path = data.path.clone();
+                let storage = tokio::task::spawn_blocking(move || data.open()).await?.map_err(unsync)?;
+                (Arc::new(EncodedStorage::imported(encrypted(storage)?, kubernetes)), Some(path))
+            }
+            Self::Etcd(Etcd { options, history, secrets }) => {
+                let storage = EtcdStorage::connect(options).await?;
+                tasks.spawn(storage.compactor(history).run());
+                (Arc::new(EncodedStorage::shared(encrypted(Arc::new(storage))?, kubernetes)), secrets)
+            }
+        };
+        let secrets = match secrets {
+            // The storage of a directory is locked, so the files are used by this process only.
+            Some(path) => {
+                let opened = tokio::task::spawn_blocking(move || Secrets::open(&path, names, new_token)).await?;
+                opened.map_err(unsync)?
+            }
+            None => Secrets::temporary(names, new_token())?,
+        };
+        Ok(Opened { storage, secrets, is_shared, tasks })
+    }
+}
+
+fn unsync(error: Box<dyn Error + Send + Sync>) -> Box<dyn Error> {
+    error
+}
