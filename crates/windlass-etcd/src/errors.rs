@@ -44,6 +44,9 @@ const CODES: [&str; 17] = [
     "Unauthenticated",
 ];
 
+/// The index of `Unknown`.
+const UNKNOWN: usize = 2;
+
 /// An error status from etcd. Displayed as kube-apiserver shows it to its clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Status {
@@ -64,6 +67,15 @@ impl fmt::Display for Status {
 impl StdError for Status {}
 
 impl Status {
+    /// Reads the reason for which etcd has rejected or canceled a watch. It has the form of an error of Go's gRPC.
+    pub(crate) fn of_reason(reason: &str) -> Self {
+        let parts = reason.strip_prefix("rpc error: code = ").and_then(|rest| rest.split_once(" desc = "));
+        let (code, message) = parts.unwrap_or(("Canceled", reason));
+        let code = CODES.iter().position(|name| *name == code).unwrap_or(UNKNOWN);
+        let message = if message.is_empty() { "etcdserver: watch canceled" } else { message };
+        Self { code: u32::try_from(code).unwrap_or_default(), message: message.into() }
+    }
+
     fn is(&self, code: u32, message: &str) -> bool {
         self.code == code && self.message == message
     }
@@ -191,6 +203,16 @@ mod tests {
         let other = StorageError::from(EtcdError::new("read /a", "http://a:1", status(8, "too much").into()));
         assert_eq!(other.to_string(), "rpc error: code = ResourceExhausted desc = too much");
         assert_eq!(status(99, "x").to_string(), "rpc error: code = Code(99) desc = x");
+    }
+
+    #[test]
+    fn reason_of_a_canceled_watch_is_a_status() {
+        let rejected = Status::of_reason("rpc error: code = Unauthenticated desc = etcdserver: invalid auth token");
+        assert!(rejected.is_token_rejected());
+        let denied = Status::of_reason("rpc error: code = PermissionDenied desc = etcdserver: permission denied");
+        assert_eq!(denied, status(code::PERMISSION_DENIED, "etcdserver: permission denied"));
+        assert_eq!(Status::of_reason(""), status(code::CANCELED, "etcdserver: watch canceled"));
+        assert_eq!(Status::of_reason("mvcc: watcher"), status(code::CANCELED, "mvcc: watcher"));
     }
 
     #[test]

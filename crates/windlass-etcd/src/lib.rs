@@ -51,6 +51,8 @@ mod revisions;
 mod watch;
 mod compactor;
 mod store;
+#[cfg(test)]
+mod tests;
 
 pub use self::{
     compactor::Compactor,

@@ -43,12 +43,12 @@ pub enum ConnectError {
 /// Storage in etcd. Clones share the connection. Dropping the last clone ends its watches.
 #[derive(Clone)]
 pub struct EtcdStorage {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
-struct Shared {
-    reader: Arc<Reader>,
-    leases: Leases,
+pub(crate) struct Shared {
+    pub(crate) reader: Arc<Reader>,
+    pub(crate) leases: Leases,
     watches: Watches,
 }
 

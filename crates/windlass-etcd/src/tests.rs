@@ -12,11 +12,11 @@ mod shared;
 use std::{future::Future, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::StreamExt as _;
+use futures::{StreamExt as _, future::BoxFuture};
 use tokio::time;
 use windlass_server::storage::{
-    Change, CommitError, Committed, Delivery, EventStream, Expect, Revision, Storage, StorageError, StorageEvent,
-    next_event, suite::PATIENCE,
+    Change, CommitError, Committed, Delivery, EventStream, Expect, Range, RangeQuery, Revision, Storage, StorageError,
+    StorageEvent, StoredValue, next_event, suite::PATIENCE,
 };
 
 use self::etcd::Etcd;
@@ -72,7 +72,7 @@ struct Owned {
 
 /// Forwards to the storage.
 impl Storage for Owned {
-    fn revision(&self) -> futures::future::BoxFuture<'_, Result<Revision, StorageError>> {
+    fn revision(&self) -> BoxFuture<'_, Result<Revision, StorageError>> {
         self.storage.revision()
     }
 
@@ -80,15 +80,11 @@ impl Storage for Owned {
         &'a self,
         key: &'a str,
         at: Option<Revision>,
-    ) -> futures::future::BoxFuture<'a, Result<(Revision, Option<windlass_server::storage::StoredValue>), StorageError>>
-    {
+    ) -> BoxFuture<'a, Result<(Revision, Option<StoredValue>), StorageError>> {
         self.storage.get(key, at)
     }
 
-    fn range(
-        &self,
-        query: windlass_server::storage::RangeQuery,
-    ) -> futures::future::BoxFuture<'_, Result<windlass_server::storage::Range, StorageError>> {
+    fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>> {
         self.storage.range(query)
     }
 
@@ -97,15 +93,11 @@ impl Storage for Owned {
         key: &'a str,
         expect: Expect,
         change: Change,
-    ) -> futures::future::BoxFuture<'a, Result<Committed, CommitError>> {
+    ) -> BoxFuture<'a, Result<Committed, CommitError>> {
         self.storage.commit(key, expect, change)
     }
 
-    fn watch<'a>(
-        &'a self,
-        prefix: &'a str,
-        after: Revision,
-    ) -> futures::future::BoxFuture<'a, Result<EventStream, StorageError>> {
+    fn watch<'a>(&'a self, prefix: &'a str, after: Revision) -> BoxFuture<'a, Result<EventStream, StorageError>> {
         self.storage.watch(prefix, after)
     }
 
@@ -113,7 +105,7 @@ impl Storage for Owned {
         self.storage.request_progress();
     }
 
-    fn compact(&self, upto: Revision) -> futures::future::BoxFuture<'_, Result<(), StorageError>> {
+    fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), StorageError>> {
         self.storage.compact(upto)
     }
 }

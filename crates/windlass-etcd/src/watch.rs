@@ -7,6 +7,7 @@
 //! does not end it, unless it is still reading a long history, or reconnecting.
 
 use std::{
+    fmt,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -22,7 +23,7 @@ use windlass_server::storage::{Delivery, Revision, StorageError, StorageEvent};
 use crate::{
     cluster::WATCH,
     connection::Connection,
-    errors::{CallError, EtcdError},
+    errors::{CallError, EtcdError, Status},
     grpc::{Messages, decode, frame},
     keys::KeyRange,
     messages::{
@@ -141,7 +142,7 @@ pub(crate) async fn start(
     };
     let watch = match time::timeout(limit, starting).await {
         Ok(watch) => watch?,
-        Err(_) => return Err(failed(reader, prefix, reader.cluster.endpoints(), CallError::Timeout).into()),
+        Err(_) => return Err(failed(prefix, reader.cluster.endpoints(), CallError::Timeout).into()),
     };
     watches.add(&queue);
     tokio::spawn(watch.run());
@@ -181,7 +182,7 @@ impl Stream {
     ) -> Result<(Self, Revision), Failure> {
         let connection = reader.cluster.connection().await.map_err(|error| {
             let error = CallError::Unsent(error.into());
-            Failure::Connection(failed(reader, prefix, reader.cluster.endpoints(), error))
+            Failure::Connection(failed(prefix, reader.cluster.endpoints(), error))
         })?;
         let opening = time::timeout(CREATE_LIMIT, Self::create(&connection, range, after));
         let stream = match opening.await.unwrap_or(Err(CallError::Timeout)) {
@@ -209,7 +210,7 @@ impl Stream {
         let mut responses = connection.stream(WATCH, receiver).await?;
         match responses.next().await? {
             Some(message) => match decode::<WatchResponse>(message)? {
-                WatchResponse { canceled: true, cancel_reason, .. } => Err(rejected(cancel_reason).into()),
+                WatchResponse { canceled: true, cancel_reason, .. } => Err(Status::of_reason(&cancel_reason).into()),
                 WatchResponse { created: true, .. } => {
                     Ok(Self { connection: Arc::clone(connection), requests, responses })
                 }
@@ -289,8 +290,7 @@ impl Watch {
                 return Err(StorageError::Compacted { oldest: Revision(unsigned(response.compact_revision)) });
             }
             let connection = &self.stream.connection;
-            let error =
-                failed(&self.reader, &self.prefix, &connection.endpoint, rejected(response.cancel_reason).into());
+            let error = failed(&self.prefix, &connection.endpoint, Status::of_reason(&response.cancel_reason).into());
             return Err(error.into());
         }
         let queue = Arc::clone(&self.queue);
@@ -338,14 +338,7 @@ impl Drop for Watch {
     }
 }
 
-/// Returns the error of etcd for a watch that was not created.
-fn rejected(reason: String) -> crate::errors::Status {
-    let message = if reason.is_empty() { "etcdserver: watch canceled".to_owned() } else { reason };
-    // Like an answer to a request that is not permitted. Another attempt fails in the same way.
-    crate::errors::Status { code: crate::errors::code::PERMISSION_DENIED, message }
-}
-
-fn failed(_reader: &Reader, prefix: &str, endpoint: impl std::fmt::Display, error: CallError) -> EtcdError {
+fn failed(prefix: &str, endpoint: impl fmt::Display, error: CallError) -> EtcdError {
     EtcdError::new(format!("watch {prefix}"), endpoint, error)
 }
 
@@ -358,10 +351,10 @@ async fn failure(reader: &Reader, prefix: &str, connection: &Connection, error: 
         } else if status.is_unavailable() {
             reader.cluster.abandon(connection, &error);
         } else {
-            return Failure::Final(failed(reader, prefix, &connection.endpoint, error).into());
+            return Failure::Final(failed(prefix, &connection.endpoint, error).into());
         }
     } else {
         reader.cluster.abandon(connection, &error);
     }
-    Failure::Connection(failed(reader, prefix, &connection.endpoint, error))
+    Failure::Connection(failed(prefix, &connection.endpoint, error))
 }

@@ -3,9 +3,7 @@
 use std::{fs, path::Path};
 
 use prost::Message;
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair, SanType,
-};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair, SanType};
 
 use super::*;
 use crate::{Credentials, Tls, grpc::frame, messages::Empty};

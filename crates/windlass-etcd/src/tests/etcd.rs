@@ -119,7 +119,10 @@ impl Etcd {
     /// Restarts a killed member at a port.
     pub(super) fn restart_at(&mut self, client: u16) {
         for argument in &mut self.arguments {
-            *argument = argument.replace(&format!("client-urls=http://127.0.0.1:{}", self.client), &format!("client-urls=http://127.0.0.1:{client}"));
+            *argument = argument.replace(
+                &format!("client-urls=http://127.0.0.1:{}", self.client),
+                &format!("client-urls=http://127.0.0.1:{client}"),
+            );
         }
         self.client = client;
         self.restart();

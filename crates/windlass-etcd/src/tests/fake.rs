@@ -59,7 +59,8 @@ impl Fake {
                     let service = service_fn(|request: Request<Incoming>| {
                         answer(request, Arc::clone(&seen), Arc::clone(&script), close.clone())
                     });
-                    let serving = http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service);
+                    let serving =
+                        http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service);
                     let mut closed = closed;
                     tokio::select! {
                         _ = serving => {}

@@ -1,3 +1,5 @@
+mod progress;
+
 use std::sync::{
     OnceLock,
     atomic::{AtomicBool, Ordering},
