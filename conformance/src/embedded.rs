@@ -8,19 +8,38 @@ use windlass_server::{
     KubernetesVersion, Server, TlsIdentity,
     storage::{MemoryStorage, Storage},
 };
-use windlass_storage::{DiskStorage, Options};
+use windlass_storage::{DiskStorage, EncodedStorage, Options};
+
+use crate::etcd::Etcd;
 
 const TOKEN: &str = "conformance-admin";
 
-/// The variable that selects the storage of the embedded servers: `memory` (default) or `disk`.
+/// The variable that selects the storage of the embedded servers: `memory` (default), `disk` or `etcd`.
 const STORAGE: &str = "WINDLASS_STORAGE";
 
-/// Returns an empty storage of the selected kind.
-pub(crate) fn new_storage() -> Arc<dyn Storage> {
-    match env::var(STORAGE).as_deref() {
-        Err(_) | Ok("memory") => Arc::new(MemoryStorage::default()),
-        Ok("disk") => Arc::new(DiskStorage::temporary(Options::default()).expect("a directory can be created")),
-        Ok(other) => panic!("{STORAGE} is {other:?}: expected memory or disk"),
+/// The storage of an embedded server.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(crate) storage: Arc<dyn Storage>,
+    /// The etcd of the storage, which ends with it.
+    _etcd: Option<Etcd>,
+}
+
+impl Stored {
+    /// Creates an empty storage of the selected kind for a server of a Kubernetes version.
+    pub(crate) async fn new(kubernetes: KubernetesVersion) -> Self {
+        let selected = env::var(STORAGE);
+        if selected.as_deref() == Ok("etcd") {
+            let etcd = Etcd::start();
+            let storage = Arc::new(EncodedStorage::shared(Arc::new(etcd.connect().await), kubernetes));
+            return Self { storage, _etcd: Some(etcd) };
+        }
+        let storage: Arc<dyn Storage> = match selected.as_deref() {
+            Err(_) | Ok("memory") => Arc::new(MemoryStorage::default()),
+            Ok("disk") => Arc::new(DiskStorage::temporary(Options::default()).expect("a directory can be created")),
+            Ok(other) => panic!("{STORAGE} is {other:?}: expected memory, disk or etcd"),
+        };
+        Self { storage, _etcd: None }
     }
 }
 
@@ -28,9 +47,9 @@ pub(crate) fn new_storage() -> Arc<dyn Storage> {
 #[derive(Debug)]
 pub(crate) struct Embedded {
     address: SocketAddr,
-    kubernetes: KubernetesVersion,
+    pub(crate) kubernetes: KubernetesVersion,
     tls: TlsIdentity,
-    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) stored: Stored,
     /// `None` while it is stopped.
     serving: Option<Serving>,
 }
@@ -47,7 +66,7 @@ impl Embedded {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound listener has an address");
         let tls = TlsIdentity::generate(["localhost", "127.0.0.1"]).expect("a certificate can be made");
-        let mut embedded = Self { address, kubernetes, tls, storage: new_storage(), serving: None };
+        let mut embedded = Self { address, kubernetes, tls, stored: Stored::new(kubernetes).await, serving: None };
         embedded.serve(listener);
         embedded
     }
@@ -72,7 +91,7 @@ impl Embedded {
 
     fn serve(&mut self, listener: TcpListener) {
         let builder = Server::builder().kubernetes(self.kubernetes).token(TOKEN);
-        let server = builder.storage(Arc::clone(&self.storage)).build();
+        let server = builder.storage(Arc::clone(&self.stored.storage)).build();
         let (stop, stopped) = oneshot::channel::<()>();
         let tls = self.tls.clone();
         let task = tokio::spawn(async move {

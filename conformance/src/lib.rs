@@ -18,6 +18,7 @@ mod case;
 mod seeded_random;
 mod differential;
 mod embedded;
+mod etcd;
 mod known;
 mod matrix;
 mod minors;
@@ -149,7 +150,7 @@ impl Target {
     /// If the server does not support compaction on request.
     #[must_use]
     pub fn history(&self) -> History {
-        History(Arc::clone(&self.embedded.as_ref().expect("a server that forgets when told").storage))
+        History(Arc::clone(&self.embedded.as_ref().expect("a server that forgets when told").stored.storage))
     }
 
     /// Stops the embedded server and waits for its end. Does nothing for the real server.

@@ -15,7 +15,7 @@ use windlass_server::KubernetesVersion;
 
 use crate::{
     Target, client_for,
-    embedded::{self, Embedded},
+    embedded::{self, Embedded, Stored},
 };
 
 /// The environment variable with the path of xtask, which starts a real control plane for a test.
@@ -91,8 +91,8 @@ impl Restartable {
             Kind::Embedded(embedded) => {
                 match data {
                     RestartData::Kept => {}
-                    RestartData::Compacted => embedded::compact(&*embedded.storage).await,
-                    RestartData::Empty => embedded.storage = embedded::new_storage(),
+                    RestartData::Compacted => embedded::compact(&*embedded.stored.storage).await,
+                    RestartData::Empty => embedded.stored = Stored::new(embedded.kubernetes).await,
                 }
                 embedded.start().await;
             }
