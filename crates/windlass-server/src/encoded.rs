@@ -26,7 +26,7 @@ pub(crate) struct Encoded {
 
 /// The encoding rules of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
+pub(crate) enum Style {
     /// Fields in the order of the Go struct. List items omit kind and apiVersion.
     BuiltIn,
     /// Fields in alphabetical order. List items include kind and apiVersion.
@@ -36,7 +36,7 @@ pub enum Style {
 /// The error for a stored body that this version cannot read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the stored body is damaged: {0}")]
-pub struct DamagedBody(&'static str);
+pub struct DamagedBody(pub(crate) &'static str);
 
 /// Returns the JSON of a body that the server has stored, without resourceVersion.
 ///
@@ -47,18 +47,6 @@ pub fn body_to_json(body: Bytes) -> Result<Vec<u8>, DamagedBody> {
     let mut json = Vec::with_capacity(encoded.len_hint());
     encoded.render(Revision(0), &mut json);
     Ok(json)
-}
-
-/// Returns the body that the server stores for an object in JSON. The fields must be in the order of its style.
-///
-/// # Errors
-/// If the text is no JSON object.
-pub fn body_from_json(json: &[u8], style: Style) -> Result<Bytes, DamagedBody> {
-    let object: Value = serde_json::from_slice(json).map_err(|_| DamagedBody("it is no JSON"))?;
-    if !object.is_object() {
-        return Err(DamagedBody("it is no JSON object"));
-    }
-    Ok(Encoded::new(&object, style).storage_bytes())
 }
 
 /// Reports whether bytes begin as a body that the server has stored. JSON and protobuf do not.
@@ -376,18 +364,6 @@ mod tests {
         push_json(&numbers, &mut out);
         let expected = "[2.0,2.5,100000000000000000000,1e+21,1.5e+300,0.000001,1e-7,-1e+22]";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
-    }
-
-    #[test]
-    fn body_is_converted_from_and_to_json() {
-        let json = br#"{"kind":"A","apiVersion":"v1","metadata":{"name":"a","labels":{"b":"c"}},"spec":{}}"#;
-        let body = body_from_json(json, Style::BuiltIn).unwrap();
-        assert!(is_body(&body) && !is_body(json));
-        assert_eq!(Encoded::from_storage(body.clone()).unwrap().value(Revision(3))["metadata"]["resourceVersion"], "3");
-        assert_eq!(body_to_json(body).unwrap(), json);
-        assert_eq!(body_from_json(b"[]", Style::Custom), Err(DamagedBody("it is no JSON object")));
-        assert_eq!(body_from_json(b"{", Style::Custom), Err(DamagedBody("it is no JSON")));
-        assert!(body_to_json(Bytes::from_static(json)).is_err());
     }
 
     #[test]

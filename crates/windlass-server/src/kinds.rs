@@ -19,6 +19,7 @@ use serde_json::Value;
 use windlass_api::{Entropy, Status};
 
 use self::core::service::{AddressAllocator, ServiceAllocation, ServiceCidr};
+pub use self::stored::{StoredKinds, StoredResource, stored_resources};
 pub(crate) use self::{
     admissionregistration::conditions,
     core::service_account::ENFORCE_MOUNTABLE_SECRETS,
@@ -65,6 +66,7 @@ mod scheduling;
 mod selector;
 mod storage;
 mod storage_migration;
+mod stored;
 mod workload;
 
 #[cfg(test)]
@@ -190,37 +192,6 @@ pub(crate) fn built_ins(options: &KindOptions) -> ResourceTable {
     let entries = catalog(options.kubernetes).iter();
     let resources = entries.filter_map(|entry| resource(entry, options)).map(Arc::new).collect();
     ResourceTable::new(options.kubernetes, resources)
-}
-
-/// A built-in resource in the storage.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct StoredResource {
-    /// The prefix of the keys of its objects.
-    pub prefix: String,
-    /// The API group.
-    pub group: String,
-    /// The plural name.
-    pub plural: String,
-}
-
-/// Returns the built-in resources whose objects are stored, of all supported Kubernetes versions. The objects of a custom
-/// resource have keys with the prefix `/registry/GROUP/PLURAL/`.
-#[must_use]
-pub fn stored_resources() -> Vec<StoredResource> {
-    let mut resources: Vec<StoredResource> = Vec::new();
-    for version in KubernetesVersion::ALL {
-        for entry in catalog(*version).iter().filter(|entry| !entry.storage_hash.is_empty()) {
-            let Some(kind) = row(entry) else { continue };
-            let prefix = storage_prefix(kind, entry);
-            // Events have two groups. They are stored in the first one.
-            if resources.iter().all(|resource| resource.prefix != prefix) {
-                let (group, plural) = (entry.group.to_owned(), entry.plural.to_owned());
-                resources.push(StoredResource { prefix, group, plural });
-            }
-        }
-    }
-    resources
 }
 
 /// Returns the row of a resource in the table of kinds.

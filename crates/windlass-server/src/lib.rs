@@ -107,7 +107,7 @@ pub use self::{
     authn::{Anonymous, KeyError, TokenIssuer},
     authz::{AccessReviewer, Authorization, AuthorizationConfiguration, AuthorizerChain, ConfigurationError},
     budget::Limits,
-    encoded::{DamagedBody, Style as BodyStyle, body_from_json, body_to_json, is_body},
+    encoded::{DamagedBody, body_to_json, is_body},
     http::Body,
     identity::User,
     kubernetes::{KubernetesVersion, UnknownKubernetesVersion},
@@ -115,7 +115,7 @@ pub use self::{
     tls::{TlsError, TlsIdentity, TlsVersion},
 };
 pub use crate::kinds::{
-    StoredResource,
+    StoredKinds, StoredResource,
     core::service::{InvalidServiceCidr, ServiceCidr},
     stored_resources,
 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use windlass_server::{
-    BodyStyle, KubernetesVersion, body_from_json, body_to_json, is_body,
+    KubernetesVersion, StoredKinds, body_to_json, is_body,
     storage::{Storage, StoredValue},
 };
 
@@ -20,10 +20,11 @@ pub type EncodedStorage = TransformedStorage<Encoding>;
 ///
 /// Not guaranteed: that objects of another API version than the one that the server stores are converted. kube-apiserver
 /// of the same version stores the same one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Encoding {
     writes: Writes,
     kubernetes: KubernetesVersion,
+    kinds: StoredKinds,
 }
 
 /// The encoding of new values.
@@ -50,13 +51,19 @@ impl EncodedStorage {
     /// Writes values as kube-apiserver of this version does, so that both can use `below`.
     #[must_use]
     pub fn shared(below: Arc<dyn Storage>, kubernetes: KubernetesVersion) -> Self {
-        Self::over(below, Encoding { writes: Writes::Kubernetes, kubernetes })
+        Self::over(below, Encoding::new(Writes::Kubernetes, kubernetes))
     }
 
     /// Reads values that kube-apiserver of this version has written, and writes those of the server.
     #[must_use]
     pub fn imported(below: Arc<dyn Storage>, kubernetes: KubernetesVersion) -> Self {
-        Self::over(below, Encoding { writes: Writes::Own, kubernetes })
+        Self::over(below, Encoding::new(Writes::Own, kubernetes))
+    }
+}
+
+impl Encoding {
+    fn new(writes: Writes, kubernetes: KubernetesVersion) -> Self {
+        Self { writes, kubernetes, kinds: StoredKinds::new(kubernetes) }
     }
 }
 
@@ -80,9 +87,9 @@ impl Transform for Encoding {
             Found::Own => value.body,
             Found::Protobuf => {
                 let json = windlass_protobuf::to_json_for(&value.body, self.kubernetes.minor())?;
-                body_from_json(&json, BodyStyle::BuiltIn)?
+                self.kinds.body(&json)?
             }
-            Found::Json => body_from_json(&value.body, style(&value.key))?,
+            Found::Json => self.kinds.body(&value.body)?,
         };
         let is_current = match self.writes {
             Writes::Own => found == Found::Own,
@@ -112,9 +119,83 @@ fn is_stored_as_json(key: &str) -> bool {
     place.is_some_and(|place| place.contains('.'))
 }
 
-fn style(key: &str) -> BodyStyle {
-    let built_in = ["apiextensions.k8s.io/", "apiregistration.k8s.io/"];
-    let is_custom = is_stored_as_json(key)
-        && key.strip_prefix(REGISTRY).is_some_and(|rest| !built_in.iter().any(|group| rest.starts_with(group)));
-    if is_custom { BodyStyle::Custom } else { BodyStyle::BuiltIn }
+#[cfg(test)]
+mod tests {
+    use windlass_server::storage::{Change, Expect, MemoryStorage};
+
+    use super::*;
+
+    const CONFIG_MAP: (&str, &str) = (
+        "/registry/configmaps/default/a",
+        r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"default"},"data":{"k":"v"}}"#,
+    );
+    const CUSTOM: (&str, &str) = (
+        "/registry/example.com/sites/default/a",
+        r#"{"apiVersion":"example.com/v1","kind":"Site","metadata":{"name":"a"},"spec":{"x":1}}"#,
+    );
+    const DEFINITION: (&str, &str) = (
+        "/registry/apiregistration.k8s.io/apiservices/v1.example.com",
+        r#"{"kind":"APIService","apiVersion":"apiregistration.k8s.io/v1","metadata":{"name":"v1.example.com"},"spec":{"groupPriorityMinimum":1,"versionPriority":1}}"#,
+    );
+
+    fn version() -> KubernetesVersion {
+        KubernetesVersion::default()
+    }
+
+    fn body(json: &str) -> Bytes {
+        StoredKinds::new(version()).body(json.as_bytes()).unwrap()
+    }
+
+    async fn put(storage: &dyn Storage, key: &str, value: impl Into<Bytes>) {
+        storage.commit(key, Expect::Absent, Change::Put(value.into())).await.unwrap();
+    }
+
+    async fn get(storage: &dyn Storage, key: &str) -> StoredValue {
+        storage.get(key, None).await.unwrap().1.unwrap()
+    }
+
+    #[tokio::test]
+    async fn shared_values_are_those_of_kube_apiserver() {
+        let below: Arc<dyn Storage> = Arc::new(MemoryStorage::default());
+        let shared = EncodedStorage::shared(Arc::clone(&below), version());
+        for (key, json) in [CONFIG_MAP, CUSTOM, DEFINITION] {
+            put(&shared, key, body(json)).await;
+            let found = get(&shared, key).await;
+            assert_eq!((found.body, found.is_stale), (body(json), false), "{key}");
+        }
+        let stored = get(&*below, CONFIG_MAP.0).await.body;
+        assert!(stored.starts_with(b"k8s\0"), "{stored:?}");
+        for (key, json) in [CUSTOM, DEFINITION] {
+            assert_eq!(get(&*below, key).await.body, format!("{json}\n"), "{key}");
+        }
+    }
+
+    #[tokio::test]
+    async fn imported_values_are_read_and_written_again() {
+        let below: Arc<dyn Storage> = Arc::new(MemoryStorage::default());
+        put(&*below, CONFIG_MAP.0, windlass_protobuf::to_protobuf(CONFIG_MAP.1.as_bytes()).unwrap()).await;
+        put(&*below, CUSTOM.0, format!("{}\n", CUSTOM.1)).await;
+        let imported = EncodedStorage::imported(Arc::clone(&below), version());
+        for (key, json) in [CONFIG_MAP, CUSTOM] {
+            let found = get(&imported, key).await;
+            assert_eq!((found.body, found.is_stale), (body(json), true), "{key}");
+            let expect = Expect::Unchanged(found.modified);
+            let committed = imported.commit(key, expect, Change::Put(body(json))).await.unwrap();
+            assert_eq!(committed.previous.unwrap().body, body(json));
+            assert_eq!(get(&*below, key).await.body, body(json));
+            assert!(!get(&imported, key).await.is_stale);
+        }
+    }
+
+    #[tokio::test]
+    async fn values_that_cannot_be_decoded_are_errors() {
+        let below: Arc<dyn Storage> = Arc::new(MemoryStorage::default());
+        for (name, value) in [("a", &b"k8s\0\xff"[..]), ("b", b"{"), ("c", b"")] {
+            let key = format!("/registry/configmaps/default/{name}");
+            put(&*below, &key, Bytes::from_static(value)).await;
+            let shared = EncodedStorage::shared(Arc::clone(&below), version());
+            let error = shared.get(&key, None).await.unwrap_err().to_string();
+            assert!(error.starts_with(&format!("unable to transform key {key:?}: ")), "{error}");
+        }
+    }
 }
