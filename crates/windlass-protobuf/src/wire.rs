@@ -142,14 +142,14 @@ impl<'a> Reader<'a> {
     /// Returns the error of a field with the wrong wire type, after its tag.
     pub(crate) fn wrong_wire(&self, wire: u8) -> Malformed {
         let name = match wire {
-            VARINT => "a varint",
-            FIXED64 => "a 64-bit number",
-            BYTES => "a length",
-            FIXED32 => "a 32-bit number",
-            3 | 4 => "a group",
-            _ => "an unknown wire type",
+            VARINT => "0, a varint",
+            FIXED64 => "1, 64 bits",
+            BYTES => "2, a length",
+            FIXED32 => "5, 32 bits",
+            3 | 4 => "3 or 4, a group",
+            _ => "6 or 7",
         };
-        Malformed { offset: self.at, problem: format!("unexpected {name} after the tag").into() }
+        Malformed { offset: self.at, problem: format!("unexpected wire type {name}").into() }
     }
 }
 
@@ -288,7 +288,7 @@ mod tests {
         assert!(reader(&[0x80; 11]).varint().unwrap_err().problem.contains("more than 64 bits"));
         assert!(reader(&[5, 0]).bytes().unwrap_err().problem.contains("a length of 5, with 1 bytes left"));
         assert!(reader(&[0]).tag().unwrap_err().problem.contains("field number"));
-        assert!(reader(&[1]).skip(3).unwrap_err().problem.contains("a group"));
+        assert!(reader(&[1]).skip(3).unwrap_err().problem.contains("wire type 3 or 4, a group"));
         assert!(reader(&[1]).skip(5).unwrap_err().problem.contains("the data ends"));
     }
 }

@@ -1,7 +1,7 @@
 //! Objects of all kinds, encoded and decoded by Go: `cargo xtask protobuf` writes them. `cargo xtask long protobuf` runs
 //! these tests with more objects and with all versions of Kubernetes.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are not exempt
+#![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 
 use std::{collections::BTreeSet, fs::File, io::Read};
 
