@@ -216,7 +216,9 @@ impl Cluster {
                     Some((index, Ok(connection))) => {
                         let mut state = self.state.lock();
                         // The others are slow, or do not respond at all.
-                        pending.iter().for_each(|index| state.failures[*index] = Some(Instant::now()));
+                        for index in pending {
+                            state.failures[index] = Some(Instant::now());
+                        }
                         state.failures[index] = None;
                         return Ok(connection);
                     }

@@ -14,6 +14,7 @@ use windlass_server::storage::{Revision, StorageError};
 
 use crate::{
     cluster::{COMPACT, TXN},
+    errors::Status,
     messages::{CompactionRequest, Compare, Empty, PutRequest, Request, TxnRequest, TxnResponse, revision_of, signed},
     reads::Reader,
 };
@@ -73,7 +74,7 @@ impl Compactor {
         let compacted = cluster.call::<_, Empty>(|| format!("compact revision {upto}"), COMPACT, &request).await;
         match compacted {
             Ok(_) => Ok(Some(Revision(upto))),
-            Err(error) if error.status().is_some_and(|status| status.is_compacted()) => Ok(Some(Revision(upto))),
+            Err(error) if error.status().is_some_and(Status::is_compacted) => Ok(Some(Revision(upto))),
             Err(error) => Err(error.into()),
         }
     }

@@ -42,7 +42,7 @@ impl Keys {
     }
 
     /// Returns the server's key. `None` for another one, or for one that is not text.
-    pub(crate) fn from_etcd(&self, key: &[u8]) -> Option<Arc<str>> {
+    pub(crate) fn to_server(&self, key: &[u8]) -> Option<Arc<str>> {
         let rest = key.strip_prefix(self.prefix.as_bytes()).filter(|rest| rest.starts_with(b"/"))?;
         let rest = std::str::from_utf8(rest).ok()?;
         Some(if self.root == self.prefix {
@@ -75,7 +75,7 @@ impl Keys {
                 // Either before all keys, or after them.
                 None if **start < *self.root => {}
                 None if self.root.starts_with(&**start) => {}
-                None => range.start = range.end.clone(),
+                None => range.start.clone_from(&range.end),
             }
         }
         range
@@ -104,7 +104,7 @@ mod tests {
     fn keys_are_unchanged_by_the_default_prefix() {
         let keys = Keys::new("/registry", "/registry");
         assert_eq!(keys.to_etcd("/registry/pods/a").unwrap(), b"/registry/pods/a");
-        assert_eq!(&*keys.from_etcd(b"/registry/pods/a").unwrap(), "/registry/pods/a");
+        assert_eq!(&*keys.to_server(b"/registry/pods/a").unwrap(), "/registry/pods/a");
         assert_eq!(text(&keys.prefixed("/registry/pods/")), ("/registry/pods/", "/registry/pods0"));
         assert_eq!(text(&keys.prefixed("/registry/role")), ("/registry/role", "/registry/rolf"));
     }
@@ -114,7 +114,7 @@ mod tests {
         for prefix in ["/clusters/one", "clusters/one", "clusters/one/"] {
             let keys = Keys::new("/registry", prefix);
             assert_eq!(keys.to_etcd("/registry/pods/a").unwrap(), b"/clusters/one/pods/a");
-            assert_eq!(&*keys.from_etcd(b"/clusters/one/pods/a").unwrap(), "/registry/pods/a");
+            assert_eq!(&*keys.to_server(b"/clusters/one/pods/a").unwrap(), "/registry/pods/a");
             assert_eq!(text(&keys.prefixed("/registry/pods/")), ("/clusters/one/pods/", "/clusters/one/pods0"));
         }
     }
@@ -132,7 +132,7 @@ mod tests {
             assert_eq!(keys.to_etcd(key), None, "{key:?}");
         }
         for key in [&b"/two/a"[..], b"/one", b"/onex/a", b"compact_rev_key", b"/one/\xff"] {
-            assert_eq!(keys.from_etcd(key), None);
+            assert_eq!(keys.to_server(key), None);
         }
     }
 

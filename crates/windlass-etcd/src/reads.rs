@@ -8,7 +8,7 @@ use windlass_server::storage::{Range, RangeQuery, Revision, StorageError, Stored
 
 use crate::{
     cluster::{Cluster, RANGE, WATCH},
-    errors::{CallError, EtcdError},
+    errors::{CallError, EtcdError, Status},
     grpc::{decode, frame},
     keys::{KeyRange, Keys},
     messages::{
@@ -59,7 +59,7 @@ impl Reader {
         let operation = || format!("read the history after revision {at}");
         match self.cluster.call::<_, RangeResponse>(operation, RANGE, &probe).await {
             Ok(response) => Ok(Revision(revision_of(response.header.as_ref())).max(at)),
-            Err(error) if error.status().is_some_and(|status| status.is_future()) => Ok(at),
+            Err(error) if error.status().is_some_and(Status::is_future) => Ok(at),
             Err(error) => Err(self.failure(error, Some(at)).await),
         }
     }
@@ -129,7 +129,7 @@ impl Reader {
     }
 
     fn decode(&self, found: KeyValue) -> Result<StoredValue, StorageError> {
-        match self.keys.from_etcd(&found.key) {
+        match self.keys.to_server(&found.key) {
             Some(key) => Ok(value_of(key, found)),
             None => Err(StorageError::Unreadable {
                 key: String::from_utf8_lossy(&found.key).into_owned(),

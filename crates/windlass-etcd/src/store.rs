@@ -12,6 +12,7 @@ use windlass_server::storage::{
 use crate::{
     cluster::{COMPACT, Cluster, TXN, Unreachable},
     compactor::Compactor,
+    errors::Status,
     keys::Keys,
     leases::Leases,
     messages::{
@@ -101,13 +102,12 @@ impl Storage for EtcdStorage {
 
     fn check(&self) -> BoxFuture<'_, Result<(), StorageError>> {
         async {
-            match time::timeout(CHECK_LIMIT, self.shared.reader.revision()).await {
-                Ok(answer) => answer.map(drop),
-                Err(_) => {
-                    let why = format!("etcd at {} has not responded in time", self.shared.reader.cluster.endpoints());
-                    Err(StorageError::Unavailable(why.into()))
-                }
-            }
+            let reader = &self.shared.reader;
+            let answer = time::timeout(CHECK_LIMIT, reader.revision()).await.unwrap_or_else(|_| {
+                let why = format!("etcd at {} has not responded in time", reader.cluster.endpoints());
+                Err(StorageError::Unavailable(why.into()))
+            });
+            answer.map(drop)
         }
         .boxed()
     }
@@ -147,7 +147,7 @@ impl Storage for EtcdStorage {
             let request = CompactionRequest { revision: signed(upto.0) };
             match reader.cluster.call::<_, Empty>(|| format!("compact revision {upto}"), COMPACT, &request).await {
                 Ok(_) => Ok(()),
-                Err(error) if error.status().is_some_and(|status| status.is_compacted()) => Ok(()),
+                Err(error) if error.status().is_some_and(Status::is_compacted) => Ok(()),
                 Err(error) => Err(reader.failure(error, Some(upto)).await),
             }
         }
@@ -184,7 +184,7 @@ impl Shared {
             match self.reader.cluster.call(|| format!("commit {key}"), TXN, &request).await {
                 Ok(response) => break response,
                 // The lease was revoked, or has expired during an outage. The put was not made.
-                Err(error) if retries == 0 && error.status().is_some_and(|status| status.is_lease_missing()) => {
+                Err(error) if retries == 0 && error.status().is_some_and(Status::is_lease_missing) => {
                     self.leases.forget(lease).await;
                     retries += 1;
                 }

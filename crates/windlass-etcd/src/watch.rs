@@ -313,7 +313,7 @@ impl Watch {
     /// Converts an event. `None` for a key that is not text, which the server has not written.
     async fn event(&self, event: Event) -> Result<Option<StorageEvent>, StorageError> {
         let kv = event.kv.unwrap_or_default();
-        let Some(key) = self.reader.keys.from_etcd(&kv.key) else {
+        let Some(key) = self.reader.keys.to_server(&kv.key) else {
             tracing::warn!(key = %String::from_utf8_lossy(&kv.key), "ignoring an event, because its key is not UTF-8");
             return Ok(None);
         };

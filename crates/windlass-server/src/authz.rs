@@ -4,6 +4,8 @@
 //! groups are bound to, in the whole cluster or in one namespace. No rule denies a permission.
 //!
 //! Guaranteed: a decision includes every role and binding whose write this server answered before the request arrived.
+//! Writes by other servers to the same storage follow as soon as the storage delivers them.
+//!
 //! Other authorizers can run before and after RBAC: see [`chain`]. The node authorizer is not implemented: a kubelet
 //! has the permissions of its roles, regardless of the pods on its node.
 
@@ -14,7 +16,7 @@ mod policy;
 mod rule;
 mod webhook;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use windlass_api::{GroupResource, Status, StatusDetails, reason};
@@ -26,7 +28,7 @@ pub use self::{
 };
 use self::{
     chain::Link,
-    policy::{Binding, Follower},
+    policy::{Binding, Current, Follower},
     webhook::Opinion,
 };
 pub(crate) use self::{
@@ -39,7 +41,7 @@ use crate::{
     identity::{AUTHENTICATED, MASTERS, User},
     kubernetes::KubernetesVersion,
     request::RequestInfo,
-    storage::Storage,
+    storage::{Storage, last_commits::LastCommits},
 };
 
 /// The API group of roles.
@@ -47,6 +49,12 @@ pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// The name of the authorizer by roles, if no configuration names it.
 const RBAC: &str = "rbac";
+
+/// The number of times that a decision waits for the event of a commit of this server, before it reads all roles again.
+const DELIVERY_CHECKS: u32 = 50;
+
+/// The time that it waits each time.
+const DELIVERY_PAUSE: Duration = Duration::from_millis(1);
 
 /// The authorization mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,6 +136,8 @@ pub(crate) struct Authorizer {
     kubernetes: KubernetesVersion,
     /// The cache of roles. `None` before the first decision, and after the watch of the storage ended.
     follower: Mutex<Option<Follower>>,
+    /// The last commits of this server to roles and bindings.
+    commits: Arc<LastCommits>,
 }
 
 // === impl AccessAttributes ===
@@ -220,7 +230,13 @@ impl Decision {
 
 impl Authorizer {
     pub(crate) fn new(mode: Authorization, chain: Option<AuthorizerChain>, kubernetes: KubernetesVersion) -> Self {
-        Self { mode, chain, kubernetes, ..Self::default() }
+        let commits = Arc::new(LastCommits::new(&policy::WATCHED));
+        Self { mode, chain, kubernetes, commits, ..Self::default() }
+    }
+
+    /// Returns the record of this server's commits to roles and bindings.
+    pub(crate) fn last_commits(&self) -> Arc<LastCommits> {
+        Arc::clone(&self.commits)
     }
 
     /// Reports whether the chain has webhooks. If so, a user's rules don't include all of their permissions.
@@ -345,11 +361,20 @@ impl Authorizer {
         storage: &dyn Storage,
         evaluate: impl Fn(&Grants) -> T,
     ) -> Result<T, Status> {
-        if let Some(grants) = self.follower.lock().as_mut().and_then(Follower::current_grants) {
-            return Ok(evaluate(grants));
+        for _ in 0..DELIVERY_CHECKS {
+            match self.follower.lock().as_mut().map(|follower| follower.current(&self.commits)) {
+                Some(Current::Grants(grants)) => return Ok(evaluate(grants)),
+                Some(Current::Behind(_)) => {}
+                Some(Current::Ended) | None => break,
+            }
+            tokio::time::sleep(DELIVERY_PAUSE).await;
         }
         let mut follower = Follower::start(storage).await.map_err(Status::internal)?;
-        let answer = follower.current_grants().map(&evaluate);
+        let answer = match follower.current(&self.commits) {
+            // Commits after the request arrived need not be included.
+            Current::Grants(grants) | Current::Behind(grants) => Some(evaluate(grants)),
+            Current::Ended => None,
+        };
         *self.follower.lock() = Some(follower);
         answer.ok_or_else(|| Status::internal("the watch of the roles in storage has ended"))
     }

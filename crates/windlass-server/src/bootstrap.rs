@@ -69,9 +69,11 @@ pub(crate) async fn start(
 ) -> Result<Registry, Status> {
     let RegistryOptions { kubernetes, service_cidr, pod_accounts, event_lifetime, list_lag } = choices;
     let options = KindOptions { kubernetes, service_cidr, entropy: entropy.clone(), event_lifetime };
+    let commits = authorizer.last_commits();
     let registry =
         Registry::new(storage, kinds::built_ins(&options), admission::chain(pod_accounts, authorizer), clock, entropy)
             .await?;
+    registry.record_commits(commits);
     bootstrap(&registry, service_cidr, Endpoint { address: address.ip(), port: address.port() }).await?;
     registry.keep_task(apiextensions::start(&registry).await?);
     if !list_lag.is_zero() {

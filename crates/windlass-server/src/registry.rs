@@ -24,7 +24,7 @@ use crate::{
     encoded::Encoded,
     identity::User,
     resource::{Conversions, Item, ResourceInfo, ResourceTable, Target, WriteContext},
-    storage::{Change, CommitError, Revision, Storage, StorageError, StoredValue},
+    storage::{Change, CommitError, Revision, Storage, StorageError, StoredValue, last_commits::LastCommits},
     trace_context::TraceContext,
     warning::Warnings,
     watch_cache::WatchCache,
@@ -86,6 +86,7 @@ struct Inner {
     clock: Clock,
     entropy: Entropy,
     list_lag: OnceLock<ListLag>,
+    last_commits: OnceLock<Arc<LastCommits>>,
     /// Background tasks. They end when they are dropped with the registry.
     tasks: Mutex<Vec<Box<dyn Any + Send>>>,
 }
@@ -176,6 +177,7 @@ impl Registry {
             clock,
             entropy,
             list_lag: OnceLock::new(),
+            last_commits: OnceLock::new(),
             tasks: Mutex::default(),
         }));
         for resource in registry.resources().iter() {
@@ -247,10 +249,19 @@ impl Registry {
     /// Waits until all ready watches have received the event of a commit, before the write is answered. Afterwards
     /// lists of other kinds lag behind this write.
     pub(crate) async fn wait_for_delivery(&self, key: &str, revision: Revision) {
+        if let Some(commits) = self.0.last_commits.get() {
+            commits.record(key, revision);
+        }
         self.0.watches.wait_for_delivery(key, revision).await;
         if let Some(lag) = self.0.list_lag.get() {
             lag.record_write(key);
         }
+    }
+
+    /// Records the commits from now on.
+    pub(crate) fn record_commits(&self, commits: Arc<LastCommits>) {
+        // Set once, when the server starts.
+        let _ = self.0.last_commits.set(commits);
     }
 
     /// Sets the delay of lists by clients.

@@ -42,6 +42,7 @@ pub use self::{
     memory::{MemoryStorage, Retention},
 };
 
+pub(crate) mod last_commits;
 mod lifetimes;
 pub(crate) mod mailbox;
 mod memory;

@@ -116,3 +116,21 @@ async fn unsupported_version_and_missing_leader_prevent_the_connection() {
         assert!(error.starts_with(&format!("cannot connect to etcd: {}: {why}", member.endpoint())), "{error}");
     }
 }
+
+#[test]
+fn connection_is_renewed_on_another_runtime() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // The member has a runtime of its own.
+    let (members, first) = (runtime(), runtime());
+    let member = members.block_on(Fake::start(|method, _| if method == "Range" { range(9) } else { Answer::Nothing }));
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || members.block_on(stopped));
+        let storage = first.block_on(storage(&[&member]));
+        assert_eq!(first.block_on(storage.revision()).unwrap(), Revision(9));
+        drop(first);
+        assert_eq!(runtime().block_on(storage.revision()).unwrap(), Revision(9));
+        drop(stop);
+    });
+    assert_eq!(member.count("Status"), 2);
+}

@@ -12,7 +12,9 @@ use crate::{
     identity::{SERVICE_ACCOUNT, User},
     object::{DuplicateCheck, Tree},
     resource::{Item, ResourceInfo},
-    storage::{EventStream, RangeQuery, Storage, StorageError, StorageEvent, StoredValue},
+    storage::{
+        EventStream, RangeQuery, Revision, Storage, StorageError, StorageEvent, StoredValue, last_commits::LastCommits,
+    },
 };
 
 /// The storage prefixes of roles and bindings.
@@ -23,7 +25,7 @@ const PREFIXES: [(&str, Kind); 4] = [
     ("/registry/roles/", Kind::Role),
 ];
 /// The common prefixes of all these keys. Few other keys match.
-const WATCHED: [&str; 2] = ["/registry/clusterrole", "/registry/role"];
+pub(super) const WATCHED: [&str; 2] = ["/registry/clusterrole", "/registry/role"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -87,7 +89,17 @@ struct Scope {
 /// The grants, and the storage events that update them.
 pub(super) struct Follower {
     grants: Grants,
-    events: Vec<EventStream>,
+    /// The events of each prefix, and the revision up to which they were read.
+    events: Vec<(EventStream, Revision)>,
+}
+
+/// The state of a follower.
+pub(super) enum Current<'a> {
+    Grants(&'a Grants),
+    /// The event of a commit of this server has not arrived yet.
+    Behind(&'a Grants),
+    /// The watch has ended. The caller must start a new follower.
+    Ended,
 }
 
 /// Reports whether the resource is a role or a binding.
@@ -106,22 +118,26 @@ impl Follower {
             for value in &range.values {
                 follower.grants.put(&value.key, Some(value));
             }
-            follower.events.push(storage.watch(prefix, range.revision).await?);
+            follower.events.push((storage.watch(prefix, range.revision).await?, range.revision));
         }
         Ok(follower)
     }
 
-    /// Returns the grants after all events so far. Returns `None` if the watch has ended; the caller must then start a
-    /// new follower.
-    pub(super) fn current_grants(&mut self) -> Option<&Grants> {
-        for events in &mut self.events {
+    /// Returns the grants after all events so far, if they include the last commits of this server.
+    pub(super) fn current(&mut self, commits: &LastCommits) -> Current<'_> {
+        let mut is_behind = false;
+        for (index, (events, progress)) in self.events.iter_mut().enumerate() {
             // Without tokio's cooperative budget, so that a busy task does not miss pending events.
             while let Some(delivery) = unconstrained(events.next()).now_or_never() {
-                let Some(StorageEvent { key, current, .. }) = delivery?.ok()?.into_event() else { continue };
-                self.grants.put(&key, current.as_ref());
+                let Some(Ok(delivery)) = delivery else { return Current::Ended };
+                *progress = delivery.progress().max(*progress);
+                if let Some(StorageEvent { key, current, .. }) = delivery.into_event() {
+                    self.grants.put(&key, current.as_ref());
+                }
             }
+            is_behind |= *progress < commits.last(index);
         }
-        Some(&self.grants)
+        if is_behind { Current::Behind(&self.grants) } else { Current::Grants(&self.grants) }
     }
 }
 

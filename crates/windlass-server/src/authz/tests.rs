@@ -1,11 +1,15 @@
 //! Tests of rules, of comparisons between them, and of decisions by stored roles.
 
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{
     encoded::{Encoded, Style},
-    storage::{Change, Expect, MemoryStorage, Revision},
+    storage::{
+        Change, CommitError, Committed, EventStream, Expect, MemoryStorage, Range, RangeQuery, Revision, StorageError,
+        StoredValue,
+    },
 };
 
 fn rule(verbs: &[&str], groups: &[&str], resources: &[&str], names: &[&str]) -> Rule {
@@ -123,6 +127,81 @@ impl Stored {
     async fn decision(&self, user: &User, text: &str) -> String {
         let decision = self.authorizer.decide(&self.storage, user, &attempt(text)).await.unwrap();
         if decision.is_allowed() { decision.reason() } else { format!("({})", decision.reason()) }
+    }
+}
+
+/// A storage whose watches deliver events later, or never.
+#[derive(Debug)]
+struct Late {
+    storage: MemoryStorage,
+    delay: Option<Duration>,
+}
+
+impl Storage for Late {
+    fn revision(&self) -> BoxFuture<'_, Result<Revision, StorageError>> {
+        self.storage.revision()
+    }
+
+    fn get<'a>(
+        &'a self,
+        key: &'a str,
+        at: Option<Revision>,
+    ) -> BoxFuture<'a, Result<(Revision, Option<StoredValue>), StorageError>> {
+        self.storage.get(key, at)
+    }
+
+    fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>> {
+        self.storage.range(query)
+    }
+
+    fn commit<'a>(
+        &'a self,
+        key: &'a str,
+        expect: Expect,
+        change: Change,
+    ) -> BoxFuture<'a, Result<Committed, CommitError>> {
+        self.storage.commit(key, expect, change)
+    }
+
+    fn watch<'a>(&'a self, prefix: &'a str, after: Revision) -> BoxFuture<'a, Result<EventStream, StorageError>> {
+        async move {
+            let Some(delay) = self.delay else { return Ok(stream::pending().boxed()) };
+            let events = self.storage.watch(prefix, after).await?;
+            let late = events.then(move |delivery| tokio::time::sleep(delay).map(|()| delivery));
+            Ok(late.boxed())
+        }
+        .boxed()
+    }
+
+    fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), StorageError>> {
+        self.storage.compact(upto)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answered_commit_is_included_before_its_event_arrives() {
+    for delay in [Some(Duration::from_millis(20)), None] {
+        let late = Late { storage: MemoryStorage::default(), delay };
+        let authorizer = Authorizer::new(Authorization::Rbac, None, KubernetesVersion::default());
+        let jane = user("jane", &[]);
+        let is_allowed = async || authorizer.decide(&late, &jane, &attempt("get  pods")).await.unwrap().is_allowed();
+        let rule = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]});
+        let role = json!({"rules": [rule]});
+        let subject = json!({"kind": "User", "name": "jane"});
+        let binding = json!({"roleRef": {"kind": "ClusterRole", "name": "reader"}, "subjects": [subject]});
+        let mut last = None;
+        for (key, object) in [("/registry/clusterroles/reader", role), ("/registry/rolebindings/n/b", binding)] {
+            assert!(!is_allowed().await);
+            let bytes = Encoded::new(&object, Style::BuiltIn).storage_bytes();
+            let committed = late.commit(key, Expect::Absent, Change::Put(bytes)).await.unwrap();
+            authorizer.last_commits().record(key, committed.revision);
+            last = Some((key, committed.revision));
+        }
+        assert!(is_allowed().await, "{delay:?}");
+        let (key, revision) = last.unwrap();
+        let deleted = late.commit(key, Expect::Unchanged(revision), Change::Delete).await.unwrap();
+        authorizer.last_commits().record(key, deleted.revision);
+        assert!(!is_allowed().await, "{delay:?}");
     }
 }
 

@@ -67,17 +67,19 @@ impl Storage for Scripted {
     }
 }
 
-fn deletion(revision: u64, name: &str, completes: bool) -> Item {
+fn deletion(revision: u64, name: &str, completes: bool) -> Delivery {
     let (revision, key) = (Revision(revision), format!("{PODS}ns/{name}").into());
-    Ok(Delivery::Event { event: StorageEvent { revision, key, current: None, previous: None }, completes })
+    Delivery::Event { event: StorageEvent { revision, key, current: None, previous: None }, completes }
 }
 
-fn progress(revision: u64) -> Item {
-    Ok(Delivery::Progress(Revision(revision)))
+fn progress(revision: u64) -> Delivery {
+    Delivery::Progress(Revision(revision))
 }
 
-fn send(sender: &UnboundedSender<Item>, items: impl IntoIterator<Item = Item>) {
-    items.into_iter().for_each(|item| sender.unbounded_send(item).unwrap());
+fn send(sender: &UnboundedSender<Item>, items: impl IntoIterator<Item = Delivery>) {
+    for item in items {
+        sender.unbounded_send(Ok(item)).unwrap();
+    }
 }
 
 async fn key(subscription: &mut Subscription<Frame>) -> String {
@@ -144,7 +146,8 @@ async fn renewed_stream_repeats_nothing() {
     let (storage, [events, again]) = Scripted::with();
     let cache = Cache::new(Arc::clone(&storage) as Arc<dyn Storage>);
     let mut subscription = cache.subscribe(PODS, Revision(1)).await.unwrap();
-    send(&events, [deletion(4, "a", true), deletion(5, "b", false), Err(StorageError::Lagged { after: Revision(4) })]);
+    send(&events, [deletion(4, "a", true), deletion(5, "b", false)]);
+    events.unbounded_send(Err(StorageError::Lagged { after: Revision(4) })).unwrap();
     send(&again, [deletion(5, "b", false), deletion(5, "c", true)]);
     for name in ["a", "b", "c"] {
         assert_eq!(key(&mut subscription).await, name);
