@@ -8,7 +8,7 @@ use windlass_runtime::Manager;
 use crate::{
     Autoscaling, Pace, autoscaler, cronjob, daemonset, deployment, disruption, endpoints, ephemeral_volume,
     garbage_collector, job, namespace, node_lifecycle, nodes, replicaset, role_aggregation, service_account,
-    statefulset, storage_protection, ttl_after_finished, volumes,
+    statefulset, storage_protection, storage_version_migrator, ttl_after_finished, volumes,
 };
 
 /// The default number of simulated nodes.
@@ -58,6 +58,8 @@ pub enum BuiltIn {
     EphemeralVolume,
     /// Protects claims and volumes that are in use from deletion.
     StorageProtection,
+    /// Rewrites stored objects in the current storage version, as StorageVersionMigrations request.
+    StorageVersionMigrator,
     /// Sets the taints, labels and annotations that a control plane adds to nodes.
     NodeLifecycle,
     /// Simulated nodes, with their scheduler and kubelets.
@@ -116,6 +118,7 @@ impl BuiltIn {
         Self::PersistentVolume,
         Self::EphemeralVolume,
         Self::StorageProtection,
+        Self::StorageVersionMigrator,
         Self::NodeLifecycle,
         Self::Nodes,
     ];
@@ -144,6 +147,7 @@ impl BuiltIn {
             Self::PersistentVolume => "persistentvolume",
             Self::EphemeralVolume => "ephemeralvolume",
             Self::StorageProtection => "storageprotection",
+            Self::StorageVersionMigrator => "storageversionmigrator",
             Self::NodeLifecycle => "nodelifecycle",
             Self::Nodes => "nodes",
         }
@@ -240,6 +244,7 @@ impl Controllers {
                 BuiltIn::PersistentVolume => volumes::add_to(manager),
                 BuiltIn::EphemeralVolume => ephemeral_volume::add_to(manager),
                 BuiltIn::StorageProtection => storage_protection::add_to(manager),
+                BuiltIn::StorageVersionMigrator => storage_version_migrator::add_to(manager),
                 BuiltIn::NodeLifecycle => node_lifecycle::add_to(manager),
                 BuiltIn::Nodes => nodes::add_to(manager, self.nodes, self.pace.clone(), self.storage()),
             }

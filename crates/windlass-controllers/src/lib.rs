@@ -48,6 +48,7 @@ mod role_aggregation;
 mod service_account;
 mod statefulset;
 mod storage_protection;
+mod storage_version_migrator;
 mod ttl_after_finished;
 mod volumes;
 
