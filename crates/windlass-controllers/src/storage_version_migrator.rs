@@ -238,41 +238,4 @@ async fn write(migration: &StorageVersionMigration, cx: &Context) -> Result<Acti
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn migration(name: &str, plural: &str, created: u8, conditions: Value) -> StorageVersionMigration {
-        serde_json::from_value(json!({
-            "metadata": {"name": name, "creationTimestamp": format!("2026-01-01T00:00:{created:02}Z")},
-            "spec": {"resource": {"group": "example.com", "resource": plural}},
-            "status": {"conditions": conditions},
-        }))
-        .unwrap()
-    }
-
-    fn condition(kind: &str, status: &str) -> Value {
-        json!({"type": kind, "status": status, "reason": "X", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"})
-    }
-
-    #[test]
-    fn oldest_waiting_migration_of_each_resource_starts() {
-        let running = json!([condition("Running", "True")]);
-        let ended = json!([condition("Running", "True"), condition("Failed", "True")]);
-        let done = json!([condition("Running", "False"), condition("Succeeded", "True")]);
-        let started = startable(vec![
-            migration("b", "foos", 2, json!([])),
-            migration("c", "foos", 1, json!([])),
-            migration("a", "foos", 2, json!([])),
-            migration("old", "foos", 0, done),
-            migration("d", "bars", 1, json!([])),
-            migration("e", "bars", 2, running),
-            migration("f", "bazs", 1, json!([])),
-            migration("g", "bazs", 2, ended),
-            migration("i", "quxs", 3, json!([])),
-            migration("h", "quxs", 3, json!([])),
-        ]);
-        assert_eq!(started.iter().map(ObjectExt::name).collect::<Vec<_>>(), ["c", "h"]);
-    }
-}
+mod tests;

@@ -1,4 +1,5 @@
 mod controller;
+mod storage_version;
 
 use std::{sync::Arc, time::Duration};
 
