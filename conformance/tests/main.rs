@@ -19,5 +19,6 @@ mod policies;
 mod process;
 mod sharding;
 mod shutdown;
+mod storage_migration;
 mod webhooks;
 mod wire;
