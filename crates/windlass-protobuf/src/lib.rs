@@ -32,11 +32,14 @@
 //! - [`to_protobuf`] returns the bytes that Go returns for the same JSON: the fields in the order of their numbers, the
 //!   entries of maps in the order of their keys, and zero values of fields that are not pointers. kube-apiserver compares
 //!   these bytes to find out whether an update changes an object.
-//! - [`to_json`] returns the bytes that Go's `json.Marshal` returns for the decoded object.
+//! - [`to_json`] returns the bytes that Go's `json.Marshal` returns for the decoded object in Kubernetes 1.36 and 1.37. Older
+//!   versions write some more members that are null.
+//! - A value of kube-apiserver that is decoded and encoded again has the same bytes, with one exception: the JSON in a bytes
+//!   field (`RawExtension`, `fieldsV1`) loses its spaces, and `<`, `>` and `&` are escaped. Go's JSON encoder does the same.
 //! - The table has every kind with a protobuf encoding in Kubernetes 1.33 to 1.37. [`to_protobuf_for`] and [`to_json_for`]
 //!   omit the fields that an older minor version does not have.
-//! - Any input results in a value or in an [`Error`] that names the place in the input. Time and memory are bounded by a
-//!   constant multiple of the length of the input. Messages nest at most 128 deep.
+//! - Any input results in a value or in an [`Error`] that names the place in the input. Memory is bounded by a constant
+//!   multiple of the length of the input, and so is time, apart from the sorting of maps. Messages nest at most 128 deep.
 //!
 //! Not guaranteed, or different from Go:
 //!

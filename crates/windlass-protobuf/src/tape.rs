@@ -235,7 +235,7 @@ impl Parser<'_> {
         let mut at = start;
         let mut kind = Kind::Plain;
         loop {
-            at += self.bytes[at..].iter().position(|byte| IS_SPECIAL[usize::from(*byte)]).unwrap_or_default();
+            at += ordinary(&self.bytes[at..]);
             match self.bytes.get(at) {
                 Some(b'"') => break,
                 Some(b'\\') => {
@@ -247,7 +247,6 @@ impl Parser<'_> {
                     };
                 }
                 Some(0..b' ') => return Err(Error::Syntax { offset: at, problem: "a control character in a string" }),
-                // The search stopped at the end.
                 _ => return Err(Error::Syntax { offset: self.bytes.len(), problem: "expected the end of a string" }),
             }
         }
@@ -311,18 +310,24 @@ impl Parser<'_> {
     }
 }
 
-/// The bytes that end a run of ordinary characters in a string.
-static IS_SPECIAL: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < b' ' as usize {
-        table[byte] = true;
-        byte += 1;
+/// Returns the number of bytes before the next quote, backslash or control character, or before the end.
+fn ordinary(bytes: &[u8]) -> usize {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGH: u64 = ONES << 7;
+    // The lowest set bit belongs to the first byte that is less than `limit`; bits above it may be wrong.
+    let less = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word & HIGH;
+    let (words, rest) = bytes.as_chunks();
+    for (at, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let found =
+            less(word, 0x20) | less(word ^ (ONES * u64::from(b'"')), 1) | less(word ^ (ONES * u64::from(b'\\')), 1);
+        if found != 0 {
+            return at * 8 + found.trailing_zeros() as usize / 8;
+        }
     }
-    table[b'"' as usize] = true;
-    table[b'\\' as usize] = true;
-    table
-};
+    let start = bytes.len() - rest.len();
+    start + rest.iter().position(|byte| matches!(byte, 0..b' ' | b'"' | b'\\')).unwrap_or(rest.len())
+}
 
 // === escapes ===
 
@@ -434,6 +439,20 @@ mod tests {
             let tape = Tape::parse(text.as_bytes()).unwrap();
             assert_eq!(tape.string(tape.node(0)), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn ordinary_bytes_are_counted_at_every_position() {
+        for special in 0..=255u8 {
+            for at in 0..20 {
+                let mut bytes = "aé!#[]".repeat(5).into_bytes();
+                bytes[at] = special;
+                let expected =
+                    bytes.iter().position(|byte| matches!(byte, 0..0x20 | 0x22 | 0x5C)).unwrap_or(bytes.len());
+                assert_eq!(ordinary(&bytes), expected, "{special} at {at}");
+            }
+        }
+        assert_eq!(ordinary(b""), 0);
     }
 
     #[test]
