@@ -37,22 +37,22 @@
 //! - With etcd before 3.5.17, a watch that starts within a millisecond of the compaction of its first revision can miss a
 //!   deletion at exactly that revision.
 
-mod options;
-mod errors;
-mod messages;
-mod grpc;
-mod connection;
-mod cluster;
-mod keys;
-mod reads;
-mod leases;
-mod queue;
-mod revisions;
-mod watch;
-mod compactor;
-mod store;
 #[cfg(test)]
 mod tests;
+mod store;
+mod compactor;
+mod watch;
+mod revisions;
+mod queue;
+mod leases;
+mod reads;
+mod keys;
+mod cluster;
+mod connection;
+mod grpc;
+mod messages;
+mod errors;
+mod options;
 
 pub use self::{
     compactor::Compactor,
