@@ -7,6 +7,7 @@ mod etcd;
 mod failover;
 mod fake;
 mod members;
+mod servers;
 mod shared;
 
 use std::{future::Future, sync::Arc, time::Duration};

@@ -101,6 +101,20 @@ async fn foreign_keys_are_invisible_and_only_cause_progress() {
 
 #[tokio::test]
 #[ignore = "needs etcd: cargo xtask long etcd"]
+async fn watch_reports_its_start_also_if_it_is_a_foreign_revision() {
+    let etcd = Etcd::start();
+    let storage = etcd::connect_to(&[&etcd]).await;
+    let first = create(&storage, "/registry/a", "1").await;
+    let now = transaction(&storage, [foreign_put("/other", "foreign")]).await;
+    let mut events = storage.watch("", Revision(1)).await.unwrap();
+    assert_eq!(delivery(&mut events).await.progress(), first);
+    assert_eq!(delivery(&mut events).await, Delivery::Progress(now));
+    let mut later = storage.watch("", first).await.unwrap();
+    assert_eq!(delivery(&mut later).await, Delivery::Progress(now));
+}
+
+#[tokio::test]
+#[ignore = "needs etcd: cargo xtask long etcd"]
 async fn large_ranges_are_read_in_pages_of_one_revision() {
     const KEYS: usize = 2500;
     let etcd = Etcd::start();
