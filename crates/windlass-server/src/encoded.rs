@@ -38,17 +38,6 @@ pub(crate) enum Style {
 #[error("the stored body is damaged: {0}")]
 pub struct DamagedBody(pub(crate) &'static str);
 
-/// Returns the JSON of a body that the server has stored, without resourceVersion.
-///
-/// # Errors
-/// If the body has another format.
-pub fn body_to_json(body: Bytes) -> Result<Vec<u8>, DamagedBody> {
-    let encoded = Encoded::from_storage(body)?;
-    let mut json = Vec::with_capacity(encoded.len_hint());
-    encoded.render(Revision(0), &mut json);
-    Ok(json)
-}
-
 /// Reports whether bytes begin as a body that the server has stored. JSON and protobuf do not.
 #[must_use]
 pub fn is_body(bytes: &[u8]) -> bool {

@@ -107,7 +107,7 @@ pub use self::{
     authn::{Anonymous, KeyError, TokenIssuer},
     authz::{AccessReviewer, Authorization, AuthorizationConfiguration, AuthorizerChain, ConfigurationError},
     budget::Limits,
-    encoded::{DamagedBody, body_to_json, is_body},
+    encoded::{DamagedBody, is_body},
     http::Body,
     identity::User,
     kubernetes::{KubernetesVersion, UnknownKubernetesVersion},

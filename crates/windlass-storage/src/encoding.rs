@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use windlass_server::{
-    KubernetesVersion, StoredKinds, body_to_json, is_body,
+    KubernetesVersion, StoredKinds, is_body,
     storage::{Storage, StoredValue},
 };
 
@@ -72,7 +72,7 @@ impl Transform for Encoding {
         if self.writes == Writes::Own || !is_body(&body) {
             return Ok(body);
         }
-        let mut json = body_to_json(body)?;
+        let mut json = self.kinds.json(body)?;
         if is_stored_as_json(key) {
             // As Go's encoder does.
             json.push(b'\n');

@@ -1,14 +1,17 @@
 //! The built-in kinds in a storage that kube-apiserver uses, too.
 
-use std::{collections::HashMap, fmt};
+mod definition;
+
+use std::{collections::HashMap, fmt, ops::RangeInclusive};
 
 use bytes::Bytes;
 use serde_json::Value;
 
 use crate::{
-    encoded::{DamagedBody, Encoded, Style},
+    encoded::{DamagedBody, Encoded, Style, push_json},
     kinds::{catalog, gates, row, storage_prefix},
     kubernetes::KubernetesVersion,
+    storage::Revision,
 };
 
 /// A built-in resource in the storage.
@@ -42,11 +45,43 @@ pub fn stored_resources() -> Vec<StoredResource> {
     resources
 }
 
-/// The defaults of the built-in kinds of a Kubernetes version.
+/// The built-in kinds as kube-apiserver of a version stores them.
 ///
-/// kube-apiserver applies them whenever it reads an object from etcd: an older version may have written it, and protobuf
-/// has no kind and API version of nested objects. The server itself stores complete objects.
-pub struct StoredKinds(HashMap<&'static str, Vec<Defaults>>);
+/// kube-apiserver applies defaults whenever it reads an object from etcd: an older version may have written it, and
+/// protobuf has no kind and API version of nested objects. The server itself stores complete objects. Some kinds are
+/// stored in an older version of their API than the one that the server stores.
+pub struct StoredKinds {
+    defaults: HashMap<&'static str, Vec<Defaults>>,
+    minor: u32,
+}
+
+/// A kind that kube-apiserver stores in an older version of its API, with the same fields.
+struct Older {
+    kind: &'static str,
+    /// The version that the server stores.
+    served: &'static str,
+    /// The version that kube-apiserver stores.
+    stored: &'static str,
+    /// The minor versions of Kubernetes that do so.
+    minors: RangeInclusive<u32>,
+}
+
+const fn older(kind: &'static str, served: &'static str, stored: &'static str, minors: RangeInclusive<u32>) -> Older {
+    Older { kind, served, stored, minors }
+}
+
+const ADMISSION: [&str; 2] = ["admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/v1beta1"];
+const NETWORKING: [&str; 2] = ["networking.k8s.io/v1", "networking.k8s.io/v1beta1"];
+
+/// So that the previous minor version can read the objects, too.
+const OLDER: &[Older] = &[
+    older("MutatingAdmissionPolicy", ADMISSION[0], ADMISSION[1], 36..=36),
+    older("MutatingAdmissionPolicyBinding", ADMISSION[0], ADMISSION[1], 36..=36),
+    older("IPAddress", NETWORKING[0], NETWORKING[1], 33..=33),
+    older("ServiceCIDR", NETWORKING[0], NETWORKING[1], 33..=33),
+    older("VolumeAttributesClass", "storage.k8s.io/v1", "storage.k8s.io/v1beta1", 33..=35),
+    older("StorageVersionMigration", "storagemigration.k8s.io/v1", "storagemigration.k8s.io/v1beta1", 37..=37),
+];
 
 /// The functions that complete an object of a kind.
 struct Defaults {
@@ -69,7 +104,7 @@ impl StoredKinds {
             let newer = gates::defaults(kubernetes, entry.group, entry.kind);
             kinds.entry(entry.kind).or_default().push(Defaults { api_version, all: kind.default, newer });
         }
-        Self(kinds)
+        Self { defaults: kinds, minor: kubernetes.minor() }
     }
 
     /// Returns the body that the server stores for an object in JSON. The fields must be in the order of the Go types,
@@ -82,6 +117,7 @@ impl StoredKinds {
         if !object.is_object() {
             return Err(DamagedBody("it is no JSON object"));
         }
+        self.to_served(&mut object);
         let text = |field: &str| object[field].as_str().unwrap_or_default();
         let Some(defaults) = self.of(text("apiVersion"), text("kind")) else {
             return Ok(Encoded::new(&object, Style::Custom).storage_bytes());
@@ -93,9 +129,65 @@ impl StoredKinds {
         Ok(Encoded::new(&object, Style::BuiltIn).storage_bytes())
     }
 
-    fn of(&self, api_version: &str, kind: &str) -> Option<&Defaults> {
-        self.0.get(kind)?.iter().find(|defaults| defaults.api_version == api_version)
+    /// Returns the JSON that kube-apiserver stores for a body, if it is one that the server has stored.
+    ///
+    /// # Errors
+    /// If the body is damaged.
+    pub fn json(&self, body: Bytes) -> Result<Vec<u8>, DamagedBody> {
+        let encoded = Encoded::from_storage(body)?;
+        let mut json = Vec::with_capacity(encoded.len_hint());
+        encoded.render(Revision(0), &mut json);
+        // Parsing all objects for the sake of a few would be slow.
+        let head = &json[..json.len().min(HEAD)];
+        if self.is_older(head) {
+            let mut object = serde_json::from_slice(&json).map_err(|_| DamagedBody("it is no JSON"))?;
+            self.to_stored(&mut object);
+            json.clear();
+            push_json(&object, &mut json);
+        }
+        Ok(json)
     }
+
+    /// Reports whether an object may be of a kind that is stored in an older version. Its kind and its version are its
+    /// first fields.
+    fn is_older(&self, head: &[u8]) -> bool {
+        let has = |text: &str| head.windows(text.len()).any(|window| window == text.as_bytes());
+        let is_definition = has("\"CustomResourceDefinition\"");
+        is_definition || OLDER.iter().any(|older| older.minors.contains(&self.minor) && has(older.kind))
+    }
+
+    /// Converts an object that kube-apiserver of this or an older version has stored to the version that the server stores.
+    fn to_served(&self, object: &mut Value) {
+        if has_type(object, definition::STORED, "CustomResourceDefinition") {
+            return definition::to_served(object);
+        }
+        let is_it =
+            |older: &&Older| has_type(object, older.stored, older.kind) && self.of(older.served, older.kind).is_some();
+        if let Some(older) = OLDER.iter().find(is_it) {
+            object["apiVersion"] = older.served.into();
+        }
+    }
+
+    fn to_stored(&self, object: &mut Value) {
+        if has_type(object, definition::SERVED, "CustomResourceDefinition") {
+            return definition::to_stored(object);
+        }
+        let of_it = |older: &&Older| older.minors.contains(&self.minor) && has_type(object, older.served, older.kind);
+        if let Some(older) = OLDER.iter().find(of_it) {
+            object["apiVersion"] = older.stored.into();
+        }
+    }
+
+    fn of(&self, api_version: &str, kind: &str) -> Option<&Defaults> {
+        self.defaults.get(kind)?.iter().find(|defaults| defaults.api_version == api_version)
+    }
+}
+
+/// The length of the beginning of an object that has its kind and its version.
+const HEAD: usize = 160;
+
+fn has_type(object: &Value, api_version: &str, kind: &str) -> bool {
+    object["kind"] == kind && object["apiVersion"] == api_version
 }
 
 impl fmt::Debug for StoredKinds {
@@ -107,11 +199,36 @@ impl fmt::Debug for StoredKinds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{encoded::body_to_json, storage::Revision};
+
+    fn kinds() -> StoredKinds {
+        StoredKinds::new(KubernetesVersion::V1_36)
+    }
+
+    fn text(body: Bytes) -> String {
+        let mut json = Vec::new();
+        Encoded::from_storage(body).unwrap().render(Revision(0), &mut json);
+        String::from_utf8(json).unwrap()
+    }
 
     fn completed(json: &str) -> Result<String, DamagedBody> {
-        let body = StoredKinds::new(KubernetesVersion::default()).body(json.as_bytes())?;
-        Ok(String::from_utf8(body_to_json(body).unwrap()).unwrap())
+        kinds().body(json.as_bytes()).map(text)
+    }
+
+    #[test]
+    fn kinds_are_stored_in_the_version_of_kube_apiserver() {
+        let stored = |json: &str| {
+            let body = kinds().body(json.as_bytes()).unwrap();
+            (text(body.clone()), String::from_utf8(kinds().json(body).unwrap()).unwrap())
+        };
+        let policy = r#"{"kind":"MutatingAdmissionPolicyBinding","apiVersion":"admissionregistration.k8s.io/v1beta1","metadata":{"name":"a"},"spec":{"policyName":"a"}}"#;
+        assert_eq!(stored(policy), (policy.replace("/v1beta1", "/v1"), policy.to_owned()));
+        let definition = r#"{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1beta1","metadata":{"name":"a"},"spec":{"group":"a.io","version":"v1","names":{"plural":"as","singular":"a","kind":"A","listKind":"AList"},"scope":"Cluster","versions":[{"name":"v1","served":true,"storage":true}],"conversion":{"strategy":"None"},"preserveUnknownFields":false}}"#;
+        let (served, again) = stored(definition);
+        assert_eq!(again, definition);
+        assert!(served.contains("apiextensions.k8s.io/v1\"") && !served.contains("preserveUnknownFields"), "{served}");
+        let older = StoredKinds::new(KubernetesVersion::V1_35);
+        let body = older.body(policy.as_bytes()).unwrap();
+        assert!(text(body).contains("/v1beta1"), "1.35 has no v1");
     }
 
     #[test]
@@ -129,7 +246,7 @@ mod tests {
     fn custom_resource_stays_as_it_is() {
         let json = r#"{"apiVersion":"example.com/v1","kind":"StatefulSet","metadata":{"name":"a"},"spec":{"b":1}}"#;
         assert_eq!(completed(json).unwrap(), json);
-        let body = StoredKinds::new(KubernetesVersion::default()).body(json.as_bytes()).unwrap();
+        let body = kinds().body(json.as_bytes()).unwrap();
         assert_eq!(Encoded::from_storage(body).unwrap().value(Revision(3))["metadata"]["resourceVersion"], "3");
     }
 
@@ -137,6 +254,6 @@ mod tests {
     fn text_that_is_no_object_is_an_error() {
         assert_eq!(completed("[]").unwrap_err().to_string(), "the stored body is damaged: it is no JSON object");
         assert_eq!(completed("{").unwrap_err().to_string(), "the stored body is damaged: it is no JSON");
-        assert!(body_to_json(Bytes::from_static(b"{}")).is_err());
+        assert!(kinds().json(Bytes::from_static(b"{}")).is_err());
     }
 }
