@@ -3,10 +3,13 @@
 use tokio::{net::TcpListener, time::Instant};
 
 use super::{
-    fake::{Answer, Fake},
+    fake::{Answer, Fake, WITHOUT_LEADER},
     *,
 };
-use crate::messages::{RangeResponse, ResponseHeader, TxnResponse};
+use crate::{
+    grpc::frame,
+    messages::{DELETE, Event, KeyValue, RangeResponse, ResponseHeader, TxnResponse, WatchResponse},
+};
 
 fn range(revision: i64) -> Answer {
     Answer::message(&RangeResponse { header: Some(ResponseHeader { revision }), ..RangeResponse::default() })
@@ -133,4 +136,83 @@ fn connection_is_renewed_on_another_runtime() {
         drop(stop);
     });
     assert_eq!(member.count("Status"), 2);
+}
+
+#[tokio::test]
+async fn requests_are_rejected_by_a_member_without_a_leader() {
+    let member = Fake::start(|method, _| match method {
+        "Txn" => committed(7),
+        "Range" => range(9),
+        "Watch" => created([]),
+        _ => Answer::Nothing,
+    });
+    let member = member.await;
+    let storage = storage(&[&member]).await;
+    create(&storage, "/registry/a", "1").await;
+    let events = storage.watch("", Revision(9)).await.unwrap();
+    assert_eq!((member.count("Txn"), member.count("Watch"), member.count(WITHOUT_LEADER)), (1, 1, 0));
+    drop(events);
+}
+
+/// Answers a watch with its confirmation and these responses.
+fn created(responses: impl IntoIterator<Item = WatchResponse>) -> Answer {
+    let confirmation = WatchResponse { created: true, ..WatchResponse::default() };
+    Answer::Stream(std::iter::once(confirmation).chain(responses).map(|response| frame(&response)).collect(), None)
+}
+
+fn key_value(key: &str, created: i64, modified: i64, value: &str) -> KeyValue {
+    let key = format!("/registry/{key}").into_bytes();
+    KeyValue { key, create_revision: created, mod_revision: modified, version: 1, value: value.into() }
+}
+
+fn response<const N: usize>(fragment: bool, events: [(i32, KeyValue); N]) -> WatchResponse {
+    let events = events.map(|(kind, kv)| Event { kind, kv: Some(kv), prev_kv: None }).into();
+    WatchResponse { fragment, events, ..WatchResponse::default() }
+}
+
+#[tokio::test]
+async fn watch_resumes_after_the_last_complete_revision() {
+    let put = |key: &str, revision| (0, key_value(key, revision, revision, "1"));
+    let member = Fake::start(move |method, earlier| match (method, earlier) {
+        ("Range", _) => range(3),
+        ("Watch", 0) => {
+            let created = created([response(false, [put("a", 4)]), response(true, [put("b", 5)])]);
+            let Answer::Stream(messages, _) = created else { unreachable!("it is a stream") };
+            Answer::Stream(messages, Some((14, "etcdserver: no leader")))
+        }
+        ("Watch", _) => created([response(true, [put("b", 5)]), response(false, [put("c", 5)])]),
+        _ => Answer::Nothing,
+    });
+    let member = member.await;
+    let storage = storage(&[&member]).await;
+    let mut events = storage.watch("", Revision(3)).await.unwrap();
+    for (key, progress) in [("/registry/a", 4), ("/registry/b", 4), ("/registry/c", 5)] {
+        let delivery = delivery(&mut events).await;
+        assert_eq!(delivery.progress(), Revision(progress));
+        assert_eq!(&*delivery.into_event().unwrap().key, key);
+    }
+    assert_eq!(member.count("Watch"), 2);
+}
+
+#[tokio::test]
+async fn missing_previous_value_is_read() {
+    let previous = || RangeResponse { kvs: vec![key_value("a", 2, 3, "old")], ..RangeResponse::default() };
+    let member = Fake::start(move |method, earlier| match (method, earlier) {
+        ("Range", 0) => range(3),
+        ("Range", 1) => Answer::message(&previous()),
+        ("Range", _) => Answer::Error(11, "etcdserver: mvcc: required revision has been compacted"),
+        ("Watch", 0) => {
+            let update = (0, key_value("a", 2, 4, "new"));
+            created([response(false, [update]), response(false, [(DELETE, key_value("a", 0, 5, ""))])])
+        }
+        ("Watch", _) => created([WatchResponse { canceled: true, compact_revision: 6, ..WatchResponse::default() }]),
+        _ => Answer::Nothing,
+    });
+    let member = member.await;
+    let storage = storage(&[&member]).await;
+    let mut events = storage.watch("", Revision(3)).await.unwrap();
+    let update = event(&mut events).await;
+    assert_eq!(&*update.previous.unwrap().body, b"old");
+    let error = within(next_event(&mut events)).await.unwrap().unwrap_err();
+    assert!(matches!(error, StorageError::Compacted { oldest: Revision(6) }), "{error}");
 }

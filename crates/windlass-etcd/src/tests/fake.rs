@@ -3,10 +3,10 @@
 use std::{convert::Infallible, sync::Arc};
 
 use bytes::Bytes;
-use futures::stream;
+use futures::{StreamExt as _, stream};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::Frame;
-use http_body_util::{BodyExt as _, StreamBody, combinators::BoxBody};
+use http_body_util::{BodyExt, StreamBody, combinators::BoxBody};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use parking_lot::Mutex;
@@ -20,6 +20,8 @@ use crate::{Endpoint, grpc::frame, messages::StatusResponse};
 pub(super) enum Answer {
     Message(Bytes),
     Error(u32, &'static str),
+    /// Messages, and an error. Without an error, the stream stays open.
+    Stream(Vec<Bytes>, Option<(u32, &'static str)>),
     /// The connection is closed without an answer.
     Disconnect,
     /// Never.
@@ -31,6 +33,9 @@ impl Answer {
         Self::Message(frame(message))
     }
 }
+
+/// Counts as another request, for each one that a member without a leader would not reject.
+pub(super) const WITHOUT_LEADER: &str = "without hasleader";
 
 type Script = dyn Fn(&str, usize) -> Answer + Send + Sync;
 
@@ -92,6 +97,9 @@ async fn answer(
     let earlier = {
         let mut seen = seen.lock();
         seen.push(method.clone());
+        if method != "Status" && !request.headers().contains_key("hasleader") {
+            seen.push(WITHOUT_LEADER.into());
+        }
         seen.iter().filter(|request| **request == method).count() - 1
     };
     let answer = match script(&method, earlier) {
@@ -100,18 +108,24 @@ async fn answer(
         }
         answer => answer,
     };
-    let (message, status, text) = match answer {
-        Answer::Message(message) => (Some(message), 0, ""),
-        Answer::Error(code, text) => (None, code, text),
+    let (messages, end) = match answer {
+        Answer::Message(message) => (vec![message], Some((0, ""))),
+        Answer::Error(code, text) => (Vec::new(), Some((code, text))),
+        Answer::Stream(messages, end) => (messages, end),
         Answer::Disconnect => {
             close.send_replace(true);
             return std::future::pending().await;
         }
         Answer::Nothing => return std::future::pending().await,
     };
-    let mut trailers = HeaderMap::new();
-    trailers.insert("grpc-status", status.into());
-    trailers.insert("grpc-message", HeaderValue::from_static(text));
-    let frames = message.map(Frame::data).into_iter().chain([Frame::trailers(trailers)]).map(Ok);
-    Ok(Response::new(StreamBody::new(stream::iter(frames.collect::<Vec<_>>())).boxed()))
+    let trailers = end.map(|(status, text)| {
+        let mut trailers = HeaderMap::new();
+        trailers.insert("grpc-status", status.into());
+        trailers.insert("grpc-message", HeaderValue::from_static(text));
+        Frame::trailers(trailers)
+    });
+    let stays_open = trailers.is_none();
+    let frames: Vec<_> = messages.into_iter().map(Frame::data).chain(trailers).map(Ok).collect();
+    let rest = stream::pending().take(usize::from(stays_open));
+    Ok(Response::new(BodyExt::boxed(StreamBody::new(stream::iter(frames).chain(rest)))))
 }

@@ -149,6 +149,23 @@ async fn watch_continues_when_the_leader_is_paused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs etcd: cargo xtask long etcd"]
+async fn requests_and_watches_leave_a_paused_member() {
+    let (members, leader) = cluster().await;
+    let follower = (leader + 1) % 3;
+    let storage = etcd::connect_to(&[follower, leader].map(|member| &members[member])).await;
+    let start = create(&storage, "/registry/a", "1").await;
+    let mut events = storage.watch("", start).await.unwrap();
+    members[follower].pause();
+    let began = time::Instant::now();
+    // The connection stays open, so only the missing answer shows that the member is paused.
+    assert_eq!(storage.revision().await.unwrap(), start);
+    let revision = update(&storage, "/registry/a", start, "2").await.unwrap().revision;
+    assert_eq!(event(&mut events).await.revision, revision);
+    assert!(began.elapsed() < Duration::from_secs(15), "before the timeout of the connection: {:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs etcd: cargo xtask long etcd"]
 async fn follower_serves_while_the_leader_is_paused() {
     let (mut members, leader) = cluster().await;
     check(&mut members, [(leader + 1) % 3, (leader + 2) % 3, leader], async |members| {

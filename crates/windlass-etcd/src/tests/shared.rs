@@ -205,6 +205,26 @@ async fn one_of_several_compactors_compacts() {
 
 #[tokio::test]
 #[ignore = "needs etcd: cargo xtask long etcd"]
+async fn compaction_after_the_start_does_not_end_a_watch() {
+    let etcd = Etcd::start();
+    let storage = etcd::connect_to(&[&etcd]).await;
+    let mut last = create(&storage, "/registry/a", "").await;
+    for round in 0..10 {
+        let before = last;
+        for _ in 0..3 {
+            last = update(&storage, "/registry/a", last, "").await.unwrap().revision;
+        }
+        // etcd looks for watches with history every 100 ms.
+        let mut events = storage.watch("", before).await.unwrap();
+        storage.compact(last).await.unwrap();
+        for revision in before.0 + 1..=last.0 {
+            assert_eq!(event(&mut events).await.revision, Revision(revision), "in round {round}");
+        }
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs etcd: cargo xtask long etcd"]
 async fn dropping_the_storage_ends_its_watches() {
     let etcd = Etcd::start();
     let storage = etcd::connect_to(&[&etcd]).await;
