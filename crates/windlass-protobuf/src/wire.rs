@@ -66,6 +66,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the next field's number and wire type.
+    #[inline]
     pub(crate) fn tag(&mut self) -> Result<(u32, u8)> {
         let start = self.at;
         let tag = self.varint()?;
@@ -77,6 +78,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline]
     pub(crate) fn varint(&mut self) -> Result<u64> {
         let start = self.at;
         // Most varints have one byte.
@@ -84,6 +86,11 @@ impl<'a> Reader<'a> {
             self.at += 1;
             return Ok(byte.into());
         }
+        self.long_varint()
+    }
+
+    fn long_varint(&mut self) -> Result<u64> {
+        let start = self.at;
         let mut value = 0;
         for (index, byte) in self.input[start..self.end].iter().take(10).enumerate() {
             value |= u64::from(byte & 0x7F) << (7 * index);
@@ -97,6 +104,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the length and the content of a value with the wire type [`BYTES`].
+    #[inline]
     pub(crate) fn bytes(&mut self) -> Result<Span> {
         let start = self.at;
         let length = self.varint()?;
@@ -205,10 +213,12 @@ impl Writer {
         to.copy_from_slice(bytes);
     }
 
+    #[inline]
     fn tag(&mut self, number: u32, wire: u8) {
         self.varint(u64::from(number) << 3 | u64::from(wire));
     }
 
+    #[inline]
     fn varint(&mut self, value: u64) {
         if value < 0x80 {
             self.reserve(1)[0] = (value & 0x7F) as u8;
@@ -225,16 +235,22 @@ impl Writer {
     }
 
     /// Returns the space before the written bytes.
+    #[inline]
     fn reserve(&mut self, length: usize) -> &mut [u8] {
         if self.at < length {
-            let more = self.buffer.len().max(length).max(64);
-            let old = self.buffer.len();
-            self.buffer.resize(old + more, 0);
-            self.buffer.copy_within(self.at..old, self.at + more);
-            self.at += more;
+            self.grow(length);
         }
         self.at -= length;
         &mut self.buffer[self.at..self.at + length]
+    }
+
+    #[cold]
+    fn grow(&mut self, length: usize) {
+        let more = self.buffer.len().max(length).max(64);
+        let old = self.buffer.len();
+        self.buffer.resize(old + more, 0);
+        self.buffer.copy_within(self.at..old, self.at + more);
+        self.at += more;
     }
 }
 
