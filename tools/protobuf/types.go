@@ -11,6 +11,8 @@ import (
 
 	admission "k8s.io/api/admission/v1"
 	admissionv1beta1 "k8s.io/api/admission/v1beta1"
+	apidiscovery "k8s.io/api/apidiscovery/v2"
+	apidiscoveryv2beta1 "k8s.io/api/apidiscovery/v2beta1"
 	imagepolicy "k8s.io/api/imagepolicy/v1alpha1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
@@ -83,7 +85,8 @@ var (
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientscheme.AddToScheme, admission.AddToScheme, admissionv1beta1.AddToScheme, imagepolicy.AddToScheme,
+		clientscheme.AddToScheme, admission.AddToScheme, admissionv1beta1.AddToScheme, apidiscovery.AddToScheme, apidiscoveryv2beta1.AddToScheme,
+		imagepolicy.AddToScheme,
 		apiextensions.AddToScheme, apiextensionsv1beta1.AddToScheme, apiregistration.AddToScheme, apiregistrationv1beta1.AddToScheme,
 		metav1.AddMetaToScheme, metav1beta1.AddMetaToScheme,
 	} {
