@@ -150,7 +150,7 @@ async fn second_migration_waits_for_the_first() {
     });
     let message = "The migration is running, 2/3 objects not yet migrated; transient error: not now";
     let expected = ["Running", "True", "MigrationRunning", message].map(str::to_owned);
-    assert_eq!(conditions(&running.await), [expected.clone()]);
+    assert_eq!(conditions(&running.await), [expected]);
     request_foos(&environment, "a").await;
     busy.happened(5).await;
     let client = environment.client();
