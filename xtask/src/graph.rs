@@ -74,7 +74,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "windlass-runtime",
         ],
     ),
-    ("windlass-storage", &["windlass-server"]),
+    ("windlass-storage", &["windlass-protobuf", "windlass-server"]),
     ("windlass-etcd", &["windlass-server", "windlass-tls"]),
     ("windlass-scaffold", &["windlass-api"]),
     ("windlass-cli", &[ALL]),

@@ -17,7 +17,7 @@ use syn::{
 use crate::Result;
 
 /// The crates whose modules form layers.
-const LAYERED: [&str; 11] = [
+const LAYERED: [&str; 12] = [
     "windlass-api",
     "windlass-cache",
     "windlass-cel",

@@ -5,7 +5,7 @@
 //! ```text
 //! encoding       values are encoded as kube-apiserver does
 //! encryption     values are encrypted in the storage below
-//! transform      values are encoded in the storage below
+//! transform      the storage of both
 //! disk           storage in a directory of this machine
 //! etcd_snapshot  the values of a cluster that etcd has saved
 //! bolt           the database in such a snapshot
@@ -23,12 +23,12 @@
 //! # }
 //! ```
 
-mod bolt;
-mod disk;
 mod encoding;
 pub mod encryption;
-mod etcd_snapshot;
 mod transform;
+mod disk;
+mod etcd_snapshot;
+mod bolt;
 
 pub use self::{
     disk::{DiskStorage, OpenError, Options, Retention, import, remove, snapshot},
