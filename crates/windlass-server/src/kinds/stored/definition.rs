@@ -52,7 +52,7 @@ pub(super) fn to_served(definition: &mut Value) {
     definition["apiVersion"] = SERVED.into();
     let Some(Value::Object(spec)) = definition.get_mut("spec") else { return };
     let version = spec.shift_remove("version");
-    if !spec.get("versions").and_then(Value::as_array).is_some_and(|versions| !versions.is_empty())
+    if spec.get("versions").and_then(Value::as_array).is_none_or(Vec::is_empty)
         && let Some(name) = version
     {
         spec.insert("versions".to_owned(), json!([{"name": name, "served": true, "storage": true}]));
