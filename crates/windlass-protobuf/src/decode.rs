@@ -14,7 +14,7 @@ use crate::{
 mod map;
 mod special;
 
-/// The deepest nesting of messages. Only schemas nest deeper than a dozen.
+/// The deepest nesting of messages. Only types that contain themselves, such as schemas, nest deeper than a dozen.
 const MAX_DEPTH: usize = 128;
 
 type Result<T> = std::result::Result<T, Error>;

@@ -11,7 +11,7 @@ use crate::{
 
 mod special;
 
-/// The deepest nesting of messages. Only schemas nest deeper than a dozen.
+/// The deepest nesting of messages. Only types that contain themselves, such as schemas, nest deeper than a dozen.
 const MAX_DEPTH: usize = 128;
 
 /// The position of the root, which is never a member of an object.
