@@ -46,7 +46,7 @@ pub enum RestartData {
 
 #[derive(Debug)]
 enum Kind {
-    Embedded(Embedded),
+    Embedded(Box<Embedded>),
     Upstream(Box<Upstream>),
 }
 
@@ -109,7 +109,7 @@ impl Restartable {
 
     async fn embedded() -> Self {
         let embedded = Embedded::start_new(KubernetesVersion::default()).await;
-        Self::new(Target::EMBEDDED, embedded.config(), Kind::Embedded(embedded))
+        Self::new(Target::EMBEDDED, embedded.config(), Kind::Embedded(Box::new(embedded)))
     }
 
     /// Returns a real server, if the environment names the program that starts it.

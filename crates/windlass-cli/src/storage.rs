@@ -23,7 +23,7 @@ pub(crate) enum Place {
     /// In a data directory of this process.
     Directory(Data),
     /// In etcd, which other servers may use, too.
-    Etcd(Etcd),
+    Etcd(Box<Etcd>),
 }
 
 /// etcd, and the settings of this process for it.
@@ -74,7 +74,8 @@ impl Place {
                 let storage = tokio::task::spawn_blocking(move || data.open()).await?.map_err(unsync)?;
                 (Arc::new(EncodedStorage::imported(encrypted(storage)?, kubernetes)), Some(path))
             }
-            Self::Etcd(Etcd { options, history, secrets }) => {
+            Self::Etcd(etcd) => {
+                let Etcd { options, history, secrets } = *etcd;
                 let storage = EtcdStorage::connect(options).await?;
                 tasks.spawn(storage.compactor(history).run());
                 (Arc::new(EncodedStorage::shared(encrypted(Arc::new(storage))?, kubernetes)), secrets)

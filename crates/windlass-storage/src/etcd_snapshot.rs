@@ -104,7 +104,7 @@ struct KeyValue<'s> {
 }
 
 /// The size of a checksum. The size of the database before it is a multiple of the smallest page.
-const CHECKSUM: u64 = 32;
+const CHECKSUM: usize = 32;
 const SMALLEST_PAGE: u64 = 512;
 
 impl EtcdSnapshot {
@@ -234,10 +234,11 @@ impl<E> From<BoltError> for Stop<E> {
 /// Compares the checksum at the end of a file. Returns the size of the database before it.
 fn verify(file: &File) -> Result<u64, Problem> {
     let length = file.metadata()?.len();
-    let length = length.checked_sub(CHECKSUM).filter(|length| length % SMALLEST_PAGE == 0).ok_or(Problem::Unchecked)?;
+    let length =
+        length.checked_sub(CHECKSUM as u64).filter(|length| length % SMALLEST_PAGE == 0).ok_or(Problem::Unchecked)?;
     let mut hash = Sha256::new();
     io::copy(&mut file.take(length), &mut hash)?;
-    let mut expected = [0; CHECKSUM as usize];
+    let mut expected = [0; CHECKSUM];
     file.read_exact_at(&mut expected, length)?;
     if hash.finalize()[..] == expected { Ok(length) } else { Err(Problem::Checksum) }
 }

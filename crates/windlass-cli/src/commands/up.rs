@@ -97,7 +97,7 @@ impl StorageOptions {
         let mut options = EtcdOptions::new(self.etcd);
         options.prefix = self.etcd_prefix;
         options.tls = Tls { ca: self.etcd_cafile, certificate: self.etcd_certfile, key: self.etcd_keyfile };
-        Place::Etcd(Etcd { options, history, secrets: data_dir })
+        Place::Etcd(Box::new(Etcd { options, history, secrets: data_dir }))
     }
 
     fn encryption(&self) -> Option<Encryption> {

@@ -71,12 +71,17 @@ const fn older(kind: &'static str, served: &'static str, stored: &'static str, m
 }
 
 const ADMISSION: [&str; 2] = ["admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/v1beta1"];
+const DEVICES: [&str; 2] = ["resource.k8s.io/v1", "resource.k8s.io/v1beta2"];
 const NETWORKING: [&str; 2] = ["networking.k8s.io/v1", "networking.k8s.io/v1beta1"];
 
 /// So that the previous minor version can read the objects, too.
 const OLDER: &[Older] = &[
     older("MutatingAdmissionPolicy", ADMISSION[0], ADMISSION[1], 36..=36),
     older("MutatingAdmissionPolicyBinding", ADMISSION[0], ADMISSION[1], 36..=36),
+    older("DeviceClass", DEVICES[0], DEVICES[1], 34..=34),
+    older("ResourceClaim", DEVICES[0], DEVICES[1], 34..=34),
+    older("ResourceClaimTemplate", DEVICES[0], DEVICES[1], 34..=34),
+    older("ResourceSlice", DEVICES[0], DEVICES[1], 34..=34),
     older("IPAddress", NETWORKING[0], NETWORKING[1], 33..=33),
     older("ServiceCIDR", NETWORKING[0], NETWORKING[1], 33..=33),
     older("VolumeAttributesClass", "storage.k8s.io/v1", "storage.k8s.io/v1beta1", 33..=35),

@@ -93,7 +93,7 @@ fn changed_file_is_an_error() {
 #[test]
 fn damaged_database_is_read_as_another_one_or_an_error() {
     let intact = real();
-    let length = intact.len() as u64 - CHECKSUM;
+    let length = (intact.len() - CHECKSUM) as u64;
     let mut errors = BTreeMap::new();
     for at in (0..intact.len() - 32).filter(|at| intact[*at] != 0 && (at % 4096 < 32 || at % 211 == 0)) {
         for changed in [0xff, intact[at] ^ 1] {
@@ -127,7 +127,7 @@ fn tree_with_a_cycle_is_an_error() {
     bytes[first..first + 8].copy_from_slice(&own);
     let open = |bytes: &[u8]| {
         let file = file(bytes);
-        EtcdSnapshot::of_database(file.path(), File::open(&file).unwrap(), bytes.len() as u64 - CHECKSUM)
+        EtcdSnapshot::of_database(file.path(), File::open(&file).unwrap(), (bytes.len() - CHECKSUM) as u64)
             .map(drop)
             .unwrap_err()
             .to_string()
