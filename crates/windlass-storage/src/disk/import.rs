@@ -152,7 +152,7 @@ mod tests {
         database
             .records(|record| {
                 if let RecordKind::Put { expires, .. } = record.kind {
-                    ends.extend(expires)
+                    ends.extend(expires);
                 }
             })
             .unwrap();
