@@ -34,8 +34,8 @@ async fn get(service: &Service, path: &str) -> (u16, Value) {
 async fn servers(etcd: &Etcd) -> [Service; 2] {
     let storages = [etcd::connect_to(&[etcd]).await, etcd::connect_to(&[etcd]).await];
     let servers = storages.map(|storage| Server::builder().storage(Arc::new(storage) as Arc<dyn Storage>).build());
-    let (one, two) = within(futures::future::join(servers[0].start(), servers[1].start())).await;
-    (one.unwrap(), two.unwrap());
+    let starting = Box::pin(futures::future::join_all(servers.iter().map(Server::start)));
+    within(starting).await.into_iter().for_each(|started| started.unwrap());
     servers.map(|server| server.service())
 }
 
