@@ -41,10 +41,14 @@ pub(crate) struct Options {
     /// Also measure windlass with a data directory, and let etcd sync its writes to disk
     #[arg(long)]
     durable: bool,
+    /// Also measure windlass on the etcd of kube-apiserver, under another prefix
+    #[arg(long)]
+    etcd: bool,
 }
 
 const OURS: &str = "windlass";
 const ON_DISK: &str = "windlass, on disk";
+const IN_ETCD: &str = "windlass, in etcd";
 const THEIRS: &str = "kube-apiserver";
 
 /// The better direction of a figure.
@@ -62,17 +66,33 @@ struct Row {
     in_memory: Option<f64>,
     /// The goal on disk, against etcd with fsync.
     on_disk: Option<f64>,
+    /// The goal on the same etcd.
+    in_etcd: Option<f64>,
     digits: usize,
 }
 
 const fn row(figure: &'static str, better: Better, in_memory: Option<f64>, digits: usize) -> Row {
-    Row { figure, better, in_memory, on_disk: None, digits }
+    Row { figure, better, in_memory, on_disk: None, in_etcd: None, digits }
 }
 
 impl Row {
     const fn on_disk(mut self, wanted: f64) -> Self {
         self.on_disk = Some(wanted);
         self
+    }
+
+    const fn in_etcd(mut self, wanted: f64) -> Self {
+        self.in_etcd = Some(wanted);
+        self
+    }
+
+    /// Returns the goal of one of our servers.
+    fn goal(&self, name: &str) -> Option<f64> {
+        match name {
+            ON_DISK => self.on_disk,
+            IN_ETCD => self.in_etcd,
+            _ => self.in_memory,
+        }
     }
 }
 
@@ -82,7 +102,7 @@ const ROWS: &[Row] = &[
     row(START, Better::Lower, Some(50.0), 3),
     row("MB in use, idle", Better::Lower, Some(10.0), 0),
     row("MB in use with the pods", Better::Lower, Some(10.0), 0),
-    row("creates per second", Better::Higher, Some(10.0), 0).on_disk(5.0),
+    row("creates per second", Better::Higher, Some(10.0), 0).on_disk(5.0).in_etcd(2.0),
     row("gets per second", Better::Higher, Some(10.0), 0),
     row("updates per second", Better::Higher, None, 0),
     row("applies per second", Better::Higher, None, 0),
@@ -95,14 +115,15 @@ const WATCHED: f64 = 0.5;
 /// Runs the benchmark. `windlass` and `bench` are already built.
 pub(crate) fn run(windlass: &Path, bench: &Path, options: &Options) -> Result {
     let rounds = options.rounds.to_string();
-    let ours: &[&str] = if options.durable { &[OURS, ON_DISK] } else { &[OURS] };
+    let selected = [(OURS, true), (ON_DISK, options.durable), (IN_ETCD, options.etcd)];
+    let ours: Vec<&str> = selected.into_iter().filter(|(_, is_selected)| *is_selected).map(|(name, _)| name).collect();
     // For each figure and server, one value per round, or the median of all.
     let mut figures: BTreeMap<(String, String), Vec<f64>> = BTreeMap::new();
     let mut running: Option<Started> = None;
     for round in 1..=options.rounds {
         eprintln!("start {round} of {rounds}");
         drop(running.take()); // the next are not held up by these
-        let started = Started::all(windlass, bench, ours)?;
+        let started = Started::all(windlass, bench, &ours)?;
         for (name, seconds) in &started.seconds {
             figures.entry((START.to_owned(), (*name).to_owned())).or_default().push(*seconds);
         }
@@ -128,7 +149,7 @@ pub(crate) fn run(windlass: &Path, bench: &Path, options: &Options) -> Result {
         let key = [&line["figure"], &line["target"]].map(|part| part.as_str().unwrap_or_default().to_owned());
         figures.entry(key.into()).or_default().extend(line["median"].as_f64());
     }
-    println!("\n{}", table(figures, ours));
+    println!("\n{}", table(figures, &ours));
 
     println!(
         "| writes of one kind with {} watchers | unwatched, per second | watched, per second | ratio | events per second | delay at the end, s | watches that ended early |\n|---|---|---|---|---|---|---|",
@@ -165,26 +186,26 @@ fn watched(name: &str, figures: &Figures) -> String {
 
 /// Returns the first table, with a column for each of our servers.
 fn table(mut figures: BTreeMap<(String, String), Vec<f64>>, ours: &[&str]) -> String {
-    let on_disk = ours.contains(&ON_DISK);
     let mut table = format!("| | {} | {THEIRS} + etcd | better by | goal |\n", ours.join(" | "));
     table += &format!("|---|{}---|---|---|\n", "---|".repeat(ours.len()));
-    for Row { figure, better, in_memory, on_disk: durable, digits } in ROWS {
+    for row in ROWS {
+        let Row { figure, better, digits, .. } = row;
         let mut of = |name: &str| figures.remove(&((*figure).to_owned(), name.to_owned())).and_then(median);
-        let ours: Option<Vec<f64>> = ours.iter().map(|name| of(name)).collect();
-        let (Some(ours), Some(theirs)) = (ours, of(THEIRS)) else { continue };
+        let found: Option<Vec<f64>> = ours.iter().map(|name| of(name)).collect();
+        let (Some(found), Some(theirs)) = (found, of(THEIRS)) else { continue };
         let by = |ours: &f64| if *better == Better::Higher { ours / theirs } else { theirs / ours };
-        let ratios: Vec<f64> = ours.iter().map(by).collect();
-        // The goal is for the last server.
-        let wanted = if on_disk { durable } else { in_memory };
-        let wanted = match wanted {
-            Some(wanted) if ratios.last().is_some_and(|by| by < wanted) => format!("{wanted:.0}×: **missed**"),
-            Some(wanted) => format!("{wanted:.0}×"),
-            None => String::new(),
-        };
-        let ours: Vec<String> = ours.iter().map(|ours| format!("{ours:.digits$}")).collect();
+        let ratios: Vec<f64> = found.iter().map(by).collect();
+        // The goals in memory are for etcd without fsync, so they are not shown with the others.
+        let shown = ours.iter().zip(&ratios).skip(usize::from(ours.len() > 1));
+        let goals = shown.filter_map(|(name, by)| {
+            let wanted = row.goal(name)?;
+            Some(if *by < wanted { format!("{wanted:.0}×: **missed**") } else { format!("{wanted:.0}×") })
+        });
+        let goals = goals.collect::<Vec<_>>().join(", ");
+        let found: Vec<String> = found.iter().map(|ours| format!("{ours:.digits$}")).collect();
         let ratios: Vec<String> = ratios.iter().map(|by| format!("{by:.1}×")).collect();
-        table += &format!("| {figure} | {} | {theirs:.digits$} | ", ours.join(" | "));
-        table += &format!("{} | {wanted} |\n", ratios.join(", "));
+        table += &format!("| {figure} | {} | {theirs:.digits$} | ", found.join(" | "));
+        table += &format!("{} | {goals} |\n", ratios.join(", "));
     }
     table
 }
@@ -200,25 +221,31 @@ impl Started {
     /// Starts the servers one after the other, so that they do not slow each other down.
     fn all(windlass: &Path, bench: &Path, ours: &[&'static str]) -> Result<Self> {
         let (mut embedded, mut seconds) = (Vec::new(), Vec::new());
-        for name in ours {
+        let mut start = |name: &'static str, flags: &[&str]| -> Result {
             let probe = Probe::of(bench, &Embedded::kubeconfig_to_be())?;
-            let data = Embedded::data_to_be().display().to_string();
-            let mut flags = vec!["--controllers=none"];
-            if *name == ON_DISK {
-                flags.extend(["--data-dir", &data]);
-            }
+            let flags = [&["--controllers=none"], flags].concat();
             let started = Instant::now();
-            embedded.push((*name, Embedded::spawn(windlass, &flags)?));
-            seconds.push((*name, probe.wait(started)?));
+            embedded.push((name, Embedded::spawn(windlass, &flags)?));
+            seconds.push((name, probe.wait(started)?));
+            Ok(())
+        };
+        start(OURS, &[])?;
+        if ours.contains(&ON_DISK) {
+            let data = Embedded::data_to_be().display().to_string();
+            start(ON_DISK, &["--data-dir", &data])?;
         }
         let mut upstream = Upstream::prepare(Profile::Token)?;
-        if ours.contains(&ON_DISK) {
+        if ours.len() > 1 {
             upstream.sync_writes();
         }
         let probe = Probe::of(bench, &upstream.kubeconfig())?;
         let started = Instant::now();
         upstream.launch()?;
-        seconds.push((THEIRS, probe.wait(started)?));
+        let theirs = probe.wait(started)?;
+        if ours.contains(&IN_ETCD) {
+            start(IN_ETCD, &["--etcd", &upstream.etcd(), "--etcd-prefix", "/windlass"])?;
+        }
+        seconds.push((THEIRS, theirs));
         Ok(Self { embedded, upstream, seconds })
     }
 }
