@@ -26,7 +26,9 @@ use tokio::{sync::Mutex, time::sleep};
 use windlass_api::{Clock, GroupResource, ObjectExt, ObjectRef, Resource, ResourceVersion};
 use windlass_cache::Cached;
 use windlass_client::Client;
-use windlass_runtime::{Action, Context, Controller, Group, Manager, Result, RunnableContext, Task, Watch};
+use windlass_runtime::{
+    Action, Context, Controller, Group, Manager, Result, Runnable, RunnableContext, Task, Watch, shutdown::Stop,
+};
 
 use self::{
     migration::{Step, StorageVersionMigration},
@@ -53,9 +55,11 @@ pub(crate) fn add_to(manager: &mut Manager) {
             () = running.stop().requested() => return Ok(()),
             () = until_served(running.cluster().client()) => {}
         }
-        if let Err(error) = running.manager().add(controller()) {
+        if let Err(error) = running.manager().add(controller(running.stop().clone())) {
             tracing::debug!(%error, "the manager stops before the controller starts");
         }
+        // The controller stops its rewrites with this task, which therefore runs as long as the controller.
+        running.stop().requested().await;
         Ok(())
     };
     manager.add(Task::new(format!("{NAME} start"), start).in_group(Group::Controllers));
@@ -73,12 +77,19 @@ async fn until_served(client: &Client) {
     }
 }
 
-fn controller() -> impl windlass_runtime::Runnable {
+fn controller(stop: Stop) -> impl Runnable {
     let promotion = Arc::new(Mutex::new(()));
     let migrations = Watch::<StorageVersionMigration>::all().filter_updates(changes_step);
     Controller::watching(migrations).named(NAME).concurrency(WORKERS).reconcile_keys(move |key, cx| {
-        let promotion = Arc::clone(&promotion);
-        async move { reconcile(&key, &cx, &promotion).await }
+        let (promotion, stop) = (Arc::clone(&promotion), stop.clone());
+        async move {
+            // A rewrite may take longer than the grace period. It can be interrupted at any request, and begins again.
+            tokio::select! {
+                biased;
+                () = stop.requested() => Ok(Action::await_change()),
+                outcome = reconcile(&key, &cx, &promotion) => outcome,
+            }
+        }
     })
 }
 
@@ -97,11 +108,10 @@ async fn reconcile(
     promotion: &Mutex<()>,
 ) -> Result<Action, ReconcileError> {
     // The cache may be stale, and a repeated rewrite is expensive.
-    let migration = cx.live().get_opt(key.clone()).await?;
-    let Some((migration, step)) = migration.map(|migration| (migration.clone(), migration.step())) else {
+    let Some(migration) = cx.live().get_opt(key.clone()).await? else {
         return promote(cx, promotion).await;
     };
-    match step {
+    match migration.step() {
         Step::Wait | Step::None => promote(cx, promotion).await,
         Step::RecordVersion => record_version(migration, cx).await,
         Step::Rewrite => rewrite(migration, cx).await,

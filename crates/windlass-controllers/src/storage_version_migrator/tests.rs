@@ -168,6 +168,17 @@ async fn second_migration_waits_for_the_first() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn stop_interrupts_a_rewrite() {
+    let environment = with_old_foos(json!([])).await;
+    let held = environment.on(patches()).once().hold();
+    request_foos(&environment, "first").await;
+    held.happened(1).await;
+    let begun = Instant::now();
+    environment.stop().await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn deletion_of_the_running_migration_starts_the_next() {
     let environment = with_old_foos(json!([])).await;
     let busy = environment.on(patches()).fail(Status::failure(503, reason::SERVICE_UNAVAILABLE, "not now"));
