@@ -101,7 +101,7 @@ struct Stream {
 /// The reason why a stream cannot be opened, or has ended.
 enum Failure {
     /// Another attempt can succeed.
-    Connection(EtcdError),
+    Temporary(StorageError),
     Final(StorageError),
 }
 
@@ -162,10 +162,10 @@ async fn resume(
         let failure = match Stream::open(reader, prefix, range, after).await {
             Ok(opened) => return Ok(opened),
             Err(Failure::Final(error)) => return Err(error),
-            Err(Failure::Connection(error)) => error,
+            Err(Failure::Temporary(error)) => error,
         };
         if started.elapsed() + pause > limit {
-            return Err(failure.into());
+            return Err(failure);
         }
         tracing::debug!(prefix, error = &failure as &dyn std::error::Error, "a watch of etcd cannot be resumed yet");
         time::sleep(pause).await;
@@ -182,7 +182,7 @@ impl Stream {
     ) -> Result<(Self, Revision), Failure> {
         let connection = reader.cluster.connection().await.map_err(|error| {
             let error = CallError::Unsent(error.into());
-            Failure::Connection(failed(prefix, reader.cluster.endpoints(), error))
+            Failure::Temporary(failed(prefix, reader.cluster.endpoints(), error).into())
         })?;
         let opening = time::timeout(CREATE_LIMIT, Self::create(&connection, range, after));
         let stream = match opening.await.unwrap_or(Err(CallError::Timeout)) {
@@ -190,8 +190,11 @@ impl Stream {
             Err(error) => return Err(failure(reader, prefix, &connection, error).await),
         };
         // etcd accepts a watch of the compacted revision itself, whose events can be incomplete.
-        let current = reader.check_readable(after).await.map_err(Failure::Final)?;
-        Ok((stream, current))
+        match reader.check_readable(after).await {
+            Ok(current) => Ok((stream, current)),
+            Err(error @ StorageError::Compacted { .. }) => Err(Failure::Final(error)),
+            Err(error) => Err(Failure::Temporary(error)),
+        }
     }
 
     /// Creates the watch, and waits until the member has confirmed it.
@@ -356,5 +359,5 @@ async fn failure(reader: &Reader, prefix: &str, connection: &Connection, error: 
     } else {
         reader.cluster.abandon(connection, &error);
     }
-    Failure::Connection(failed(prefix, &connection.endpoint, error))
+    Failure::Temporary(failed(prefix, &connection.endpoint, error).into())
 }

@@ -216,3 +216,22 @@ async fn missing_previous_value_is_read() {
     let error = within(next_event(&mut events)).await.unwrap().unwrap_err();
     assert!(matches!(error, StorageError::Compacted { oldest: Revision(6) }), "{error}");
 }
+
+#[tokio::test]
+async fn failed_check_of_the_history_does_not_end_a_resumed_watch() {
+    let member = Fake::start(|method, earlier| match (method, earlier) {
+        ("Range", 1) => Answer::Error(2, "etcdserver: the member is starting"),
+        ("Range", _) => range(3),
+        ("Watch", 0) => {
+            let Answer::Stream(messages, _) = created([]) else { unreachable!("it is a stream") };
+            Answer::Stream(messages, Some((14, "etcdserver: server stopped")))
+        }
+        ("Watch", _) => created([response(false, [(0, key_value("a", 4, 4, "1"))])]),
+        _ => Answer::Nothing,
+    });
+    let member = member.await;
+    let storage = storage(&[&member]).await;
+    let mut events = storage.watch("", Revision(3)).await.unwrap();
+    assert_eq!(event(&mut events).await.revision, Revision(4));
+    assert_eq!(member.count("Watch"), 3);
+}

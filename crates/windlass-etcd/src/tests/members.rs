@@ -1,10 +1,15 @@
 //! A cluster of three members whose members are killed and paused.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use tokio::{sync::watch, task::JoinHandle};
 
 use super::*;
+
+const COMMITS: usize = 20;
 
 /// The fate of the commits of a writer. Each commit of the writer has another body.
 #[derive(Debug, Default)]
@@ -17,7 +22,12 @@ struct Fates {
 }
 
 /// Updates a key of its own, again and again until the end.
-fn writer(storage: EtcdStorage, name: &'static str, end: watch::Receiver<bool>) -> JoinHandle<Fates> {
+fn writer(
+    storage: EtcdStorage,
+    name: &'static str,
+    acknowledged: Arc<AtomicUsize>,
+    end: watch::Receiver<bool>,
+) -> JoinHandle<Fates> {
     tokio::spawn(async move {
         let (key, mut fates, mut expect) = (format!("/registry/{name}"), Fates::default(), Expect::Absent);
         for number in 0.. {
@@ -29,6 +39,7 @@ fn writer(storage: EtcdStorage, name: &'static str, end: watch::Receiver<bool>) 
                 Ok(committed) => {
                     fates.acknowledged.insert(body, committed.revision);
                     expect = Expect::Unchanged(committed.revision);
+                    acknowledged.fetch_add(1, Ordering::SeqCst);
                 }
                 Err(CommitError::Conflict { current }) => {
                     let current = current.expect("the key exists");
@@ -71,10 +82,18 @@ async fn check(members: &mut [Etcd; 3], order: [usize; 3], disturbance: impl Asy
         reader(storage.watch("/registry/", start).await.unwrap(), "end"),
     ];
     let (end, ended) = watch::channel(false);
-    let writers = ["first", "second"].map(|name| writer(storage.clone(), name, ended.clone()));
-    time::sleep(Duration::from_millis(300)).await;
+    let counts = [(); 2].map(|()| Arc::<AtomicUsize>::default());
+    let writers = [("first", &counts[0]), ("second", &counts[1])];
+    let writers = writers.map(|(name, count)| writer(storage.clone(), name, Arc::clone(count), ended.clone()));
+    // Each writer makes this many commits before and after the disturbance.
+    let progress = async || {
+        let targets = counts.each_ref().map(|count| count.load(Ordering::SeqCst) + COMMITS);
+        let is_reached = || counts.iter().zip(targets).all(|(count, target)| count.load(Ordering::SeqCst) >= target);
+        until(async || is_reached().then_some(())).await;
+    };
+    progress().await;
     disturbance(members).await;
-    time::sleep(Duration::from_millis(500)).await;
+    progress().await;
     end.send_replace(true);
     let mut fates = Vec::new();
     for writer in writers {
@@ -94,7 +113,7 @@ async fn check(members: &mut [Etcd; 3], order: [usize; 3], disturbance: impl Asy
     let executed: BTreeMap<&str, Revision> = seen.iter().map(|(revision, body)| (&**body, *revision)).collect();
     assert_eq!(executed.len(), seen.len(), "no commit was executed twice");
     for fates in &fates {
-        assert!(fates.acknowledged.len() > 20, "{}", fates.acknowledged.len());
+        assert!(fates.acknowledged.len() >= 2 * COMMITS);
         assert!(fates.own_conflicts.is_empty(), "a commit was sent twice: {:?}", fates.own_conflicts);
         for (body, revision) in &fates.acknowledged {
             assert_eq!(executed.get(&**body), Some(revision), "{body}");
