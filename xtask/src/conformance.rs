@@ -9,16 +9,16 @@ use crate::{
 };
 
 /// The environment variable with the kubeconfig of the second target.
-const TARGET: &str = "WINDLASS_UPSTREAM_KUBECONFIG";
+pub(crate) const TARGET: &str = "WINDLASS_UPSTREAM_KUBECONFIG";
 
 /// The environment variable with the minor version of that server.
 const VERSION: &str = "WINDLASS_UPSTREAM_VERSION";
 
 /// The environment variable with the path of kubectl.
-const KUBECTL: &str = "WINDLASS_UPSTREAM_KUBECTL";
+pub(crate) const KUBECTL: &str = "WINDLASS_UPSTREAM_KUBECTL";
 
 /// The environment variable with the path of this program, which starts control planes for tests: see [`Upstream`].
-const CONTROL: &str = "WINDLASS_UPSTREAM_CONTROL";
+pub(crate) const CONTROL: &str = "WINDLASS_UPSTREAM_CONTROL";
 
 /// The environment variable with the folder of CRDs.
 const CRDS: &str = "WINDLASS_CRDS";

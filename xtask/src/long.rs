@@ -7,8 +7,8 @@ use clap::Subcommand;
 use crate::{
     Result, attacks, builds,
     cargo::{cargo, succeed},
-    conformance, deployments, dist, e2e, fuzz, import, informers, protobuf, queues, reconciles, servers, suites,
-    upstream::{self, Minor, root},
+    conformance, deployments, dist, e2e, etcd, fuzz, import, informers, protobuf, queues, reconciles, servers, suites,
+    upstream::{Minor, root},
 };
 
 /// The suites of the matrix.
@@ -37,8 +37,9 @@ pub(crate) enum Part {
     /// First builds of the README's demo, of a scaffolded operator, and of one operator with Windlass and with kube-rs,
     /// and builds after a change
     BenchBuild(builds::Options),
-    /// The storage backend with real etcd processes, some of which are killed or paused (needs Go)
-    Etcd,
+    /// The storage backend with real etcd processes, some of which are killed or paused; the conformance suite with it;
+    /// and kube-apiserver and `windlass up` on one etcd, with a comparison of their events (needs Go)
+    Etcd(etcd::Options),
     /// Random requests to the embedded server and to kube-apiserver, with a comparison of the responses (needs Go)
     Differential {
         /// The seed of the requests
@@ -173,12 +174,7 @@ pub(crate) fn run(part: &Part) -> Result {
             deployments::run(&root().join("target/dist/windlass"), &bench_program(), options)
         }
         Part::BenchBuild(options) => builds::run(options),
-        Part::Etcd => {
-            let etcd = upstream::build()?.join("etcd");
-            let mut tests = cargo();
-            tests.args(["test", "--package", "windlass-etcd", "--", "--include-ignored", "--test-threads", "2"]);
-            succeed(tests.env("WINDLASS_ETCD", etcd))
-        }
+        Part::Etcd(options) => etcd::run(options),
         Part::Differential { seed, seconds } => conformance::differential(*seed, *seconds),
         Part::Operators { crds, seed, objects, only } => conformance::operators(crds, *seed, *objects, only),
         Part::Import { crds, seed, objects, only, compile } => {

@@ -32,6 +32,7 @@ mod dist;
 mod e2e;
 mod embedded;
 mod envtest;
+mod etcd;
 mod fuzz;
 mod import;
 mod informers;

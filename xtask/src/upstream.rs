@@ -187,6 +187,11 @@ impl Upstream {
         self.directory.join("kubeconfig")
     }
 
+    /// Returns the address of etcd.
+    pub(crate) fn etcd(&self) -> String {
+        format!("http://127.0.0.1:{}", self.ports.etcd)
+    }
+
     /// Returns the path of the kubectl of the same version.
     pub(crate) fn kubectl(&self) -> PathBuf {
         self.binaries.join("kubectl")
@@ -206,8 +211,7 @@ impl Upstream {
     }
 
     fn start_etcd(&mut self) -> Result {
-        let Ports { etcd, peer, .. } = self.ports;
-        let client = format!("http://127.0.0.1:{etcd}");
+        let (client, peer) = (self.etcd(), self.ports.peer);
         let mut flags = vec![
             format!("--data-dir={}", self.file(ETCD)),
             format!("--listen-client-urls={client}"),
@@ -221,9 +225,9 @@ impl Upstream {
     }
 
     fn start_server(&mut self) -> Result {
-        let Ports { etcd, secure, .. } = self.ports;
+        let secure = self.ports.secure;
         let mut flags = vec![
-            format!("--etcd-servers=http://127.0.0.1:{etcd}"),
+            format!("--etcd-servers={}", self.etcd()),
             format!("--cert-dir={}", self.file("certificates")),
             format!("--secure-port={secure}"),
             "--bind-address=127.0.0.1".to_owned(),

@@ -1,0 +1,108 @@
+//! The storage in etcd: its tests, the conformance suite with it, and the comparison of two servers on one etcd.
+
+use std::{
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+
+use crate::{
+    Result,
+    cargo::{cargo, succeed},
+    conformance::{CONTROL, KUBECTL, TARGET},
+    embedded::Embedded,
+    upstream::{self, Profile, Upstream, root},
+};
+
+/// The environment variable with the etcd program.
+const PROGRAM: &str = "WINDLASS_ETCD";
+
+/// The environment variable that selects the storage of the suite's embedded servers.
+const STORAGE: &str = "WINDLASS_STORAGE";
+
+/// The filters of the mirrored suite. They select the tests that write objects of many kinds, and exclude those that stop
+/// the server, because its watches would end.
+const MIRRORED: &[&str] =
+    &["cases::", "client::", "caches::", "informers::", "errors::", "wire::", "events::", "--skip", "restarts::"];
+
+/// A step of the part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Step {
+    /// The tests of the storage backend
+    Tests,
+    /// The conformance suite with embedded servers that store in etcd
+    Suite,
+    /// The events of kube-apiserver and of `windlass up` on one etcd, while the suite runs with kube-apiserver
+    Mirror,
+}
+
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// Only this step
+    #[arg(long, value_enum)]
+    only: Option<Step>,
+    /// The windlass to compare with kube-apiserver; by default one is built
+    #[arg(long, value_name = "WINDLASS")]
+    windlass: Option<PathBuf>,
+}
+
+/// Runs the steps.
+pub(crate) fn run(options: &Options) -> Result {
+    let runs = |step| options.only.is_none_or(|only| only == step);
+    if runs(Step::Tests) {
+        let mut tests = cargo();
+        tests.args(["test", "--package", "windlass-etcd", "--", "--include-ignored", "--test-threads", "2"]);
+        succeed(tests.env(PROGRAM, upstream::build()?.join("etcd")))?;
+    }
+    if runs(Step::Suite) {
+        let mut suite = cargo();
+        suite.args(["test", "--package", "conformance", "--test", "conformance"]);
+        succeed(suite.env(STORAGE, "etcd").env(PROGRAM, upstream::build()?.join("etcd")))?;
+    }
+    if runs(Step::Mirror) { mirror(options) } else { Ok(()) }
+}
+
+/// Starts both servers, and compares their events while the suite runs.
+fn mirror(options: &Options) -> Result {
+    let windlass = match &options.windlass {
+        Some(windlass) => windlass.clone(),
+        None => {
+            succeed(cargo().args(["build", "--profile", "dist", "--package", "windlass-cli"]))?;
+            root().join("target/dist/windlass")
+        }
+    };
+    let [mirror, suite] = programs()?;
+    let upstream = Upstream::start(Profile::Token)?;
+    let etcd = upstream.etcd();
+    let embedded = Embedded::start(&windlass, &["--controllers", "none", "--nodes", "0", "--etcd", &etcd])?;
+    // The programs themselves instead of `cargo run`, whose environment would cause builds.
+    let mut compare = Command::new(mirror);
+    compare.args([upstream.kubeconfig(), embedded.kubeconfig()]).arg("--").arg(suite).args(MIRRORED);
+    compare.current_dir(root().join("conformance"));
+    compare.env(TARGET, upstream.kubeconfig()).env(KUBECTL, upstream.kubectl());
+    succeed(compare.env(CONTROL, std::env::current_exe()?))
+}
+
+/// Builds the program that compares events, and the conformance suite.
+fn programs() -> Result<[PathBuf; 2]> {
+    let mut build = cargo();
+    build.args(["test", "--package", "conformance", "--test", "conformance", "--no-run"]);
+    // A test is built with all programs of its package.
+    let built = build.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit()).output()?;
+    if !built.status.success() {
+        return Err(format!("{build:?} failed ({})", built.status).into());
+    }
+    let messages: Vec<Value> =
+        built.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    let executable = |kind: &str, name: &str| {
+        let found = messages.iter().find(|message| {
+            let target = &message["target"];
+            target["kind"][0] == kind && target["name"] == name && message["executable"].is_string()
+        });
+        let path = found.and_then(|message| message["executable"].as_str());
+        path.map(PathBuf::from).ok_or_else(|| format!("cargo has built no {kind} {name}"))
+    };
+    Ok([executable("bin", "mirror")?, executable("test", "conformance")?])
+}
