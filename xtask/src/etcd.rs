@@ -66,12 +66,11 @@ pub(crate) fn run(options: &Options) -> Result {
 
 /// Starts both servers, and compares their events while the suite runs.
 fn mirror(options: &Options) -> Result {
-    let windlass = match &options.windlass {
-        Some(windlass) => windlass.clone(),
-        None => {
-            succeed(cargo().args(["build", "--profile", "dist", "--package", "windlass-cli"]))?;
-            root().join("target/dist/windlass")
-        }
+    let windlass = if let Some(windlass) = &options.windlass {
+        windlass.clone()
+    } else {
+        succeed(cargo().args(["build", "--profile", "dist", "--package", "windlass-cli"]))?;
+        root().join("target/dist/windlass")
     };
     let [mirror, suite] = programs()?;
     let upstream = Upstream::start(Profile::Token)?;

@@ -161,11 +161,6 @@ impl Upstream {
         self.is_synced = true;
     }
 
-    /// Returns the URL of etcd.
-    pub(crate) fn etcd(&self) -> String {
-        format!("http://127.0.0.1:{}", self.ports.etcd)
-    }
-
     /// Starts etcd and the API server without waiting for them.
     pub(crate) fn launch(&mut self) -> Result {
         self.start_etcd()?;

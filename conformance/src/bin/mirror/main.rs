@@ -51,7 +51,7 @@ async fn main() -> ExitCode {
     }
     let mut command = Command::new(program);
     command.args(rest);
-    match run([first, second], command).await {
+    match Box::pin(run([first, second], command)).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -71,7 +71,7 @@ fn usage() -> ExitCode {
 async fn run(kubeconfigs: [&String; 2], command: Command) -> Result<bool> {
     let [first, second] = kubeconfigs.map(|path| Server::of(path));
     let servers = [first?, second?];
-    let resources = built_in(&servers).await?;
+    let resources = Box::pin(built_in(&servers)).await?;
     let version = version_of(&servers[0], &resources[0]).await?;
     let watches =
         try_join_all(resources.into_iter().map(|resource| Watches::start(&servers, resource, version))).await?;

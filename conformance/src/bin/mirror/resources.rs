@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use futures::TryStreamExt as _;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use windlass_api::{ApiResource, GroupResource, ListItem, ListOptions, ListWatch as _};
+use windlass_api::{ApiResource, GroupResource, ListItem, ListOptions, ListWatch as _, ListWatchError};
 
-use crate::{Result, Server};
+use crate::{Result, Server, watch::with_source};
 
 /// Returns the built-in resources that can be watched, in their preferred versions. Returns an error if the servers
 /// serve different ones.
@@ -48,14 +48,18 @@ async fn custom_resources(server: &Server) -> Result<BTreeSet<String>> {
 
 /// Returns the version of a list of the current objects.
 pub(crate) async fn version_of(server: &Server, resource: &ApiResource) -> Result<u64> {
-    let failed = |error: &dyn std::error::Error| format!("cannot list {} of {}: {error}", resource.gvr(), server.name);
+    let failed = |error: ListWatchError| {
+        format!("cannot list {} of {}: {}", resource.group_resource(), server.name, with_source(&error))
+    };
     let list = server.client.list_watch(resource, None);
-    let mut items = list.list(ListOptions::default()).await.map_err(|error| failed(&error))?;
+    let mut items = list.list(ListOptions::default()).await.map_err(failed)?;
     let mut end = None;
-    while let Some(item) = items.try_next().await.map_err(|error| failed(&error))? {
+    while let Some(item) = items.try_next().await.map_err(failed)? {
         if let ListItem::End(metadata) = item {
             end = metadata.resource_version.as_u64();
         }
     }
-    end.ok_or_else(|| format!("cannot list {} of {}: the list has no version", resource.gvr(), server.name).into())
+    end.ok_or_else(|| {
+        format!("cannot list {} of {}: the list has no version", resource.group_resource(), server.name).into()
+    })
 }

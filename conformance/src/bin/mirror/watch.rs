@@ -67,10 +67,12 @@ impl Watches {
         let version = version_of(&first, &resource).await?;
         let later = version_of(&second, &resource).await?;
         if later < version {
-            return Err(format!("{} listed {} at {later}, after {version}", second.name, resource.gvr()).into());
+            return Err(
+                format!("{} listed {} at {later}, after {version}", second.name, resource.group_resource()).into()
+            );
         }
         let until = async |server: &Server, watch: Watch| {
-            let failed = |error| format!("the watch of {} on {}: {error}", resource.gvr(), server.name);
+            let failed = |error| format!("the watch of {} on {}: {error}", resource.group_resource(), server.name);
             watch.until(version).await.map_err(failed)
         };
         let (of_first, of_second) = try_join(until(&first, of_first), until(&second, of_second)).await?;
@@ -89,7 +91,8 @@ impl Watch {
             ..WatchOptions::default()
         };
         let list_watch = server.client.list_watch(resource, None);
-        let failed = |error| format!("cannot watch {} on {}: {}", resource.gvr(), server.name, with_source(&error));
+        let failed =
+            |error| format!("cannot watch {} on {}: {}", resource.group_resource(), server.name, with_source(&error));
         let mut stream = list_watch.watch(options).await.map_err(failed)?;
         let (reach, reached) = watch::channel(version);
         let events = Arc::new(Mutex::new(Vec::new()));
@@ -143,6 +146,6 @@ fn decode(event: &RawEvent) -> Result<Event> {
 }
 
 /// Returns the message of an error with that of its source.
-fn with_source(error: &ListWatchError) -> String {
+pub(crate) fn with_source(error: &ListWatchError) -> String {
     error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }
