@@ -66,12 +66,10 @@ pub(crate) fn run(options: &Options) -> Result {
 
 /// Starts both servers, and compares their events while the suite runs.
 fn mirror(options: &Options) -> Result {
-    let windlass = if let Some(windlass) = &options.windlass {
-        windlass.clone()
-    } else {
+    let windlass = options.windlass.clone().unwrap_or_else(|| root().join("target/dist/windlass"));
+    if options.windlass.is_none() {
         succeed(cargo().args(["build", "--profile", "dist", "--package", "windlass-cli"]))?;
-        root().join("target/dist/windlass")
-    };
+    }
     let [mirror, suite] = programs()?;
     let upstream = Upstream::start(Profile::Token)?;
     let etcd = upstream.etcd();

@@ -4,10 +4,17 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::watch::Event;
-
 /// The maximum length of a printed value.
 const VALUE_LENGTH: usize = 300;
+
+/// An event of a watch.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Event {
+    /// The version of the change.
+    pub(crate) version: u64,
+    /// The event as the server has sent it: type and object.
+    pub(crate) content: Value,
+}
 
 /// A difference between the events of two servers.
 #[derive(Clone, Debug, PartialEq, Eq)]

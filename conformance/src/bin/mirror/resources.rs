@@ -1,12 +1,12 @@
 //! The resources to watch, and their versions.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, error::Error as _};
 
 use futures::TryStreamExt as _;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use windlass_api::{ApiResource, GroupResource, ListItem, ListOptions, ListWatch as _, ListWatchError};
 
-use crate::{Result, Server, watch::with_source};
+use crate::{Result, Server};
 
 /// Returns the built-in resources that can be watched, in their preferred versions. Returns an error if the servers
 /// serve different ones.
@@ -62,4 +62,9 @@ pub(crate) async fn version_of(server: &Server, resource: &ApiResource) -> Resul
     end.ok_or_else(|| {
         format!("cannot list {} of {}: the list has no version", resource.group_resource(), server.name).into()
     })
+}
+
+/// Returns the message of an error with that of its source.
+pub(crate) fn with_source(error: &ListWatchError) -> String {
+    error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }

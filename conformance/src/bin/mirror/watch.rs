@@ -1,17 +1,17 @@
 //! The watches of one resource on both servers.
 
-use std::{error::Error as _, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures::{TryStreamExt as _, future::try_join};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
-use windlass_api::{ApiResource, Bookmarks, EventType, ListWatch as _, ListWatchError, RawEvent, WatchOptions};
+use windlass_api::{ApiResource, Bookmarks, EventType, ListWatch as _, RawEvent, WatchOptions};
 
 use crate::{
     Result, Server,
-    compare::{Difference, compare},
-    resources::version_of,
+    compare::{Difference, Event, compare},
+    resources::{version_of, with_source},
 };
 
 /// The timeout of the watches. It is longer than any command.
@@ -19,15 +19,6 @@ const WATCH_TIMEOUT: Duration = Duration::from_hours(12);
 
 /// The time in which a watch reaches the version of a list. Both servers send a bookmark every minute.
 const PATIENCE: Duration = Duration::from_mins(4);
-
-/// An event of a watch.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Event {
-    /// The version of the change.
-    pub(crate) version: u64,
-    /// The event as the server has sent it: type and object.
-    pub(crate) content: Value,
-}
 
 /// The watches of one resource.
 pub(crate) struct Watches {
@@ -143,9 +134,4 @@ fn decode(event: &RawEvent) -> Result<Event> {
     let version = object["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
     let version = version.ok_or_else(|| format!("an event without version: {object}"))?;
     Ok(Event { version, content: json!({"type": event.event_type, "object": object}) })
-}
-
-/// Returns the message of an error with that of its source.
-pub(crate) fn with_source(error: &ListWatchError) -> String {
-    error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }
