@@ -4,7 +4,8 @@ use std::{collections::BTreeSet, error::Error as _};
 
 use futures::TryStreamExt as _;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use windlass_api::{ApiResource, GroupResource, ListItem, ListOptions, ListWatch as _, ListWatchError};
+use serde_json::json;
+use windlass_api::{ApiResource, GroupResource, GroupVersion, ListItem, ListOptions, ListWatch as _, ListWatchError};
 
 use crate::{Result, Server};
 
@@ -62,6 +63,16 @@ pub(crate) async fn version_of(server: &Server, resource: &ApiResource) -> Resul
     end.ok_or_else(|| {
         format!("cannot list {} of {}: the list has no version", resource.group_resource(), server.name).into()
     })
+}
+
+/// Writes an Event. kube-apiserver has no cache of Events and sends no bookmarks in time, so this one marks the progress
+/// of their watches.
+pub(crate) async fn write_event(server: &Server) -> Result {
+    let involved = json!({"kind": "Namespace", "name": "default", "namespace": "default"});
+    let event = json!({"metadata": {"generateName": "mirror-"}, "involvedObject": involved, "reason": "Compared"});
+    let core = server.client.rest(GroupVersion::new("", "v1"));
+    core.post().namespace("default").resource("events").json(&event).send().await?;
+    Ok(())
 }
 
 /// Returns the message of an error with that of its source.

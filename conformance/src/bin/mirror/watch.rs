@@ -11,7 +11,7 @@ use windlass_api::{ApiResource, Bookmarks, EventType, ListWatch as _, RawEvent, 
 use crate::{
     Result, Server,
     compare::{Difference, Event, compare},
-    resources::{version_of, with_source},
+    resources::{version_of, with_source, write_event},
 };
 
 /// The timeout of the watches. It is longer than any command.
@@ -61,6 +61,9 @@ impl Watches {
             return Err(
                 format!("{} listed {} at {later}, after {version}", second.name, resource.group_resource()).into()
             );
+        }
+        if resource.plural == "events" {
+            write_event(&first).await?;
         }
         let until = async |server: &Server, watch: Watch| {
             let failed = |error| format!("the watch of {} on {}: {error}", resource.group_resource(), server.name);
