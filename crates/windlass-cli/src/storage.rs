@@ -82,7 +82,7 @@ impl Place {
             }
         };
         let secrets = match secrets {
-            // The storage of a directory is locked, so the files are used by this process only.
+            // A directory whose storage is in use is locked by now. One of a server with etcd is not.
             Some(path) => {
                 let opened = tokio::task::spawn_blocking(move || Secrets::open(&path, names, new_token)).await?;
                 opened.map_err(unsync)?

@@ -100,7 +100,7 @@ struct Stream {
 
 /// The reason why a stream cannot be opened, or has ended.
 enum Failure {
-    /// Another attempt can succeed.
+    /// The failure may not last, so another attempt can succeed.
     Temporary(StorageError),
     Final(StorageError),
 }

@@ -51,7 +51,7 @@ pub(super) enum Step {
     Rewrite,
     /// Ends the run of a migration that has succeeded or failed.
     Finish,
-    /// Nothing is left to do.
+    /// The migration has ended.
     None,
 }
 

@@ -7,7 +7,7 @@ use crate::{
     messages::{DeleteRangeRequest, PutRequest, Request, RequestOp, TxnRequest, TxnResponse, revision_of},
 };
 
-/// Another client's transaction, with keys of etcd. Returns its revision.
+/// Executes a transaction as another client would, with keys of etcd. Returns its revision.
 async fn transaction(storage: &EtcdStorage, operations: impl IntoIterator<Item = Request>) -> Revision {
     let success = operations.into_iter().map(|request| RequestOp { request: Some(request) }).collect();
     let request = TxnRequest { success, ..TxnRequest::default() };
