@@ -201,17 +201,23 @@ fn client(server: &Server) -> Client {
 }
 
 impl Managing {
+    /// Reports whether this server stands for election. One without controllers would hold the lease for nothing.
+    fn is_elected(&self) -> bool {
+        self.is_shared && !self.controllers.is_empty()
+    }
+
     /// Runs the selected controllers.
     async fn run(
         self,
         client: Client,
         stopped: impl Future<Output = ()> + Send + 'static,
     ) -> windlass_runtime::Result<()> {
+        let is_elected = self.is_elected();
         let mut builder = Manager::builder(client).caches(InformerOptions::default().budget(CACHE_BUDGET));
         if let Some(listener) = self.console {
             builder = builder.console(listener);
         }
-        if self.is_shared {
+        if is_elected {
             let election = LeaderElection::new("windlass-controllers").namespace("kube-system");
             builder = builder.leader_election(election.release_on_stop());
         }
@@ -295,6 +301,14 @@ async fn answering(path: &Path, own: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn server_without_controllers_does_not_stand_for_election() {
+        let is_elected = |controllers: &str, is_shared| {
+            Managing { controllers: controllers.parse().unwrap(), console: None, is_shared }.is_elected()
+        };
+        assert_eq!([is_elected("*", true), is_elected("none", true), is_elected("*", false)], [true, false, false]);
+    }
 
     #[test]
     fn wildcard_address_is_reached_through_loopback() {
