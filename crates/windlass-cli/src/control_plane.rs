@@ -155,7 +155,7 @@ impl Bound {
         };
         let controllers = settings.controllers.nodes(settings.nodes).root_ca(ca);
         let managing = Managing { controllers, console: console.map(|(socket, _)| socket), is_shared };
-        let managing = tokio::spawn(managing.run(client(&server), wait(stopped)));
+        let managing = tokio::spawn(managing.run(client(&server), stopped));
         ControlPlane { server, stop, serving, managing, managed: None, _tasks: tasks }
     }
 }
@@ -206,24 +206,28 @@ impl Managing {
         self.is_shared && !self.controllers.is_empty()
     }
 
-    /// Runs the selected controllers.
-    async fn run(
-        self,
-        client: Client,
-        stopped: impl Future<Output = ()> + Send + 'static,
-    ) -> windlass_runtime::Result<()> {
+    /// Runs the selected controllers until `stopped`. On a shared storage, they stop when they cannot renew their lease, for
+    /// example because etcd has no majority, and stand for election again: the server must not end.
+    async fn run(mut self, client: Client, stopped: watch::Receiver<bool>) -> windlass_runtime::Result<()> {
         let is_elected = self.is_elected();
-        let mut builder = Manager::builder(client).caches(InformerOptions::default().budget(CACHE_BUDGET));
-        if let Some(listener) = self.console {
-            builder = builder.console(listener);
+        loop {
+            let mut builder = Manager::builder(client.clone()).caches(InformerOptions::default().budget(CACHE_BUDGET));
+            if let Some(listener) = self.console.take() {
+                builder = builder.console(listener);
+            }
+            if is_elected {
+                let election = LeaderElection::new("windlass-controllers").namespace("kube-system");
+                builder = builder.leader_election(election.release_on_stop());
+            }
+            let mut manager = builder.build();
+            self.controllers.add_to(&mut manager);
+            match manager.run(wait(stopped.clone())).await {
+                Err(windlass_runtime::Error::LeadershipLost) if is_elected && !*stopped.borrow() => {
+                    tracing::warn!("the controllers have lost their lease, and stand for election again");
+                }
+                ended => return ended,
+            }
         }
-        if is_elected {
-            let election = LeaderElection::new("windlass-controllers").namespace("kube-system");
-            builder = builder.leader_election(election.release_on_stop());
-        }
-        let mut manager = builder.build();
-        self.controllers.add_to(&mut manager);
-        manager.run(stopped).await
     }
 }
 

@@ -92,6 +92,7 @@ mod tests {
                         format!("r{}{}{}", event.revision, event.key, if completes { "!" } else { "" })
                     }
                     Delivery::Progress(revision) => format!("p{revision}"),
+                    other @ Delivery::Unreadable { .. } => panic!("unexpected {other:?}"),
                 });
             };
             let number = |text: &str| Revision(text.trim_matches(char::is_alphabetic).parse().unwrap());

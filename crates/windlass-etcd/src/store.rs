@@ -137,6 +137,10 @@ impl Storage for EtcdStorage {
         async move { Ok(watch::start(&self.shared.reader, &self.shared.watches, prefix, after).await?.boxed()) }.boxed()
     }
 
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     fn request_progress(&self) {
         self.shared.watches.request_progress();
     }

@@ -187,6 +187,9 @@ async fn service_addresses(registry: &Registry, cidr: ServiceCidr) -> Result<(),
 async fn remove_slice_of_another_family(registry: &Registry, slice: &Value) -> Result<(), Status> {
     let resources = registry.resources();
     let Some(resource) = resources.get("discovery.k8s.io", "v1", "endpointslices") else { return Ok(()) };
+    if registry.storage().is_shared() {
+        return Ok(());
+    }
     let target = Target::object(resource, Some("default"), slice.text(&["metadata", "name"]));
     let Some(current) = registry.peek(&target).await? else { return Ok(()) };
     if current.value()["addressType"] == slice["addressType"] {
@@ -211,7 +214,8 @@ async fn ensure(
 }
 
 /// Creates an object if it is missing. Otherwise sets `fields` (JSON pointers) of the existing one: this server may have another address
-/// than the last one over the same storage.
+/// than the last one over the same storage. In a shared storage, existing objects may be those of another server, and are
+/// not changed: kube-apiserver corrects the addresses in its endpoints, but not the ports.
 async fn ensure_with(
     registry: &Registry,
     group: &str,
@@ -230,6 +234,9 @@ async fn ensure_with(
     };
     let existing = Target::object(resource, namespace, name);
     if let Some(current) = registry.peek(&existing).await? {
+        if registry.storage().is_shared() {
+            return Ok(());
+        }
         let mut current = current.value();
         let outdated: Vec<&str> =
             fields.iter().copied().filter(|field| current.pointer(field) != object.pointer(field)).collect();

@@ -281,6 +281,18 @@ pub enum Delivery {
     },
     /// All events up to this revision have been delivered.
     Progress(Revision),
+    /// An event whose value cannot be decoded, see [`StorageError::Unreadable`]. The watch continues after it, because
+    /// other keys are not affected.
+    Unreadable {
+        /// The changed key.
+        key: Arc<str>,
+        /// The revision of the commit.
+        revision: Revision,
+        /// As for an event.
+        completes: bool,
+        /// The reason.
+        reason: String,
+    },
 }
 
 impl Delivery {
@@ -297,7 +309,8 @@ impl Delivery {
         match self {
             Self::Event { event, completes: true } => event.revision,
             Self::Event { event, completes: false } => event.revision.previous(),
-            Self::Progress(revision) => *revision,
+            Self::Progress(revision) | Self::Unreadable { revision, completes: true, .. } => *revision,
+            Self::Unreadable { revision, completes: false, .. } => revision.previous(),
         }
     }
 
@@ -306,7 +319,7 @@ impl Delivery {
     pub fn into_event(self) -> Option<StorageEvent> {
         match self {
             Self::Event { event, .. } => Some(event),
-            Self::Progress(_) => None,
+            Self::Progress(_) | Self::Unreadable { .. } => None,
         }
     }
 }
@@ -318,10 +331,10 @@ pub type EventStream = BoxStream<'static, Result<Delivery, StorageError>>;
 pub async fn next_event(events: &mut EventStream) -> Option<Result<StorageEvent, StorageError>> {
     loop {
         match events.next().await? {
-            Ok(delivery) => {
-                if let Some(event) = delivery.into_event() {
-                    return Some(Ok(event));
-                }
+            Ok(Delivery::Event { event, .. }) => return Some(Ok(event)),
+            Ok(Delivery::Progress(_)) => {}
+            Ok(Delivery::Unreadable { key, reason, .. }) => {
+                return Some(Err(StorageError::Unreadable { key: key.to_string(), source: reason.into() }));
             }
             Err(error) => return Some(Err(error)),
         }
@@ -367,6 +380,11 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     /// stream, returns [`StorageError::Compacted`]. The backend decides how slow a watch may be before it ends with
     /// [`StorageError::Lagged`]. A commit never waits for a watch.
     fn watch<'a>(&'a self, prefix: &'a str, after: Revision) -> BoxFuture<'a, Result<EventStream, StorageError>>;
+
+    /// Reports whether other writers may use the store.
+    fn is_shared(&self) -> bool {
+        false
+    }
 
     /// Requests all running watches to deliver their progress, up to at least the revision that is current now.
     ///

@@ -268,6 +268,17 @@ impl<D> Shared<D> {
         wake(round.closed.drain(..));
     }
 
+    /// Closes the subscribers to a key.
+    fn close_topics_of(&self, key: &str, round: &mut Round<D>) {
+        let mut fan_out = self.fan_out.lock();
+        for name in topics_of(key) {
+            let subscribers = fan_out.topics.remove(name).map(|topic| topic.subscribers);
+            for subscriber in subscribers.into_iter().flatten() {
+                round.closed.push((subscriber.mailbox.close(), subscriber));
+            }
+        }
+    }
+
     /// Schedules the subscribers of topics whose notification is due.
     fn notify_due(&self, now: Instant, round: &mut Round<D>) {
         round.due = None;

@@ -121,7 +121,7 @@ fn is_stored_as_json(key: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use windlass_server::storage::{Change, Expect, MemoryStorage};
+    use windlass_server::storage::{Change, Expect, MemoryStorage, Revision, next_event};
 
     use super::*;
 
@@ -185,6 +185,19 @@ mod tests {
             assert_eq!(get(&*below, key).await.body, body(json));
             assert!(!get(&imported, key).await.is_stale);
         }
+    }
+
+    #[tokio::test]
+    async fn watch_continues_after_a_value_that_cannot_be_decoded() {
+        let below: Arc<dyn Storage> = Arc::new(MemoryStorage::default());
+        let shared = EncodedStorage::shared(Arc::clone(&below), version());
+        let mut events = shared.watch("", Revision(1)).await.unwrap();
+        put(&*below, "/registry/configmaps/default/bad", Bytes::from_static(b"k8s\0\xff")).await;
+        put(&shared, CONFIG_MAP.0, body(CONFIG_MAP.1)).await;
+        let first = next_event(&mut events).await.unwrap().unwrap_err().to_string();
+        assert!(first.starts_with("unable to transform key \"/registry/configmaps/default/bad\": "), "{first}");
+        let second = next_event(&mut events).await.unwrap().unwrap();
+        assert_eq!(second.current.unwrap().body, body(CONFIG_MAP.1));
     }
 
     #[tokio::test]

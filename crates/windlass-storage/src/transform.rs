@@ -62,11 +62,18 @@ fn decode_some(transform: &impl Transform, value: Option<StoredValue>) -> Result
     value.map(|value| decode(transform, value)).transpose()
 }
 
-fn decode_delivery(transform: &impl Transform, delivery: Delivery) -> Result<Delivery, StorageError> {
-    let Delivery::Event { event, completes } = delivery else { return Ok(delivery) };
-    let current = decode_some(transform, event.current)?;
-    let previous = decode_some(transform, event.previous)?;
-    Ok(Delivery::Event { event: StorageEvent { current, previous, ..event }, completes })
+fn decode_delivery(transform: &impl Transform, delivery: Delivery) -> Delivery {
+    let Delivery::Event { event, completes } = delivery else { return delivery };
+    let (key, revision) = (Arc::clone(&event.key), event.revision);
+    let decoded = (|| -> Result<StorageEvent, Failure> {
+        let current = event.current.map(|value| transform.decode(value)).transpose()?;
+        let previous = event.previous.map(|value| transform.decode(value)).transpose()?;
+        Ok(StorageEvent { revision, key: event.key, current, previous })
+    })();
+    match decoded {
+        Ok(event) => Delivery::Event { event, completes },
+        Err(reason) => Delivery::Unreadable { key, revision, completes, reason: reason.to_string() },
+    }
 }
 
 impl<T: Transform> Storage for TransformedStorage<T> {
@@ -132,9 +139,13 @@ impl<T: Transform> Storage for TransformedStorage<T> {
         async move {
             let transform = Arc::clone(&self.transform);
             let events = self.below.watch(prefix, after).await?;
-            Ok(events.map(move |item| item.and_then(|delivery| decode_delivery(&*transform, delivery))).boxed())
+            Ok(events.map(move |item| item.map(|delivery| decode_delivery(&*transform, delivery))).boxed())
         }
         .boxed()
+    }
+
+    fn is_shared(&self) -> bool {
+        self.below.is_shared()
     }
 
     fn request_progress(&self) {

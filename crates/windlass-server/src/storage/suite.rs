@@ -489,7 +489,7 @@ pub async fn progress_is_delivered_on_request(store: Store) {
                 match delivery.unwrap().unwrap() {
                     Delivery::Progress(now) if now >= revision => return now,
                     Delivery::Progress(_) => {}
-                    event @ Delivery::Event { .. } => panic!("unexpected {event:?}"),
+                    other => panic!("unexpected {other:?}"),
                 }
             }
         }

@@ -124,6 +124,11 @@ impl<D: Default> Shared<D> {
         let event = match delivery {
             Delivery::Event { event, completes } => Some(Arc::new(SharedEvent::new(event, completes))),
             Delivery::Progress(_) => None,
+            Delivery::Unreadable { key, reason, .. } => {
+                tracing::warn!(%key, reason, "a value cannot be decoded, closing the watches that would see it");
+                self.close_topics_of(&key, round);
+                None
+            }
         };
         // An event of the next revision completes the one before.
         let revision = incomplete.first().map(|first| first.event.revision);

@@ -86,6 +86,13 @@ impl<D: Default> Subscription<D> {
                 None => return Poll::Ready(Err(())),
             };
             let (upto, progress) = (replay.upto, delivery.progress());
+            if let Delivery::Unreadable { key, reason, revision, .. } = &delivery
+                && *revision <= upto
+                && is_under(key, &self.subscriber.topic)
+            {
+                tracing::warn!(%key, reason, "a value cannot be decoded, closing the watch");
+                return Poll::Ready(Err(()));
+            }
             self.delivered = self.delivered.max(progress.min(upto));
             if progress >= upto {
                 self.replay = None;

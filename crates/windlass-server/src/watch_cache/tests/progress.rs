@@ -197,3 +197,42 @@ async fn waiting_reader_requests_progress_until_it_is_reached() {
     reached.unwrap();
     assert_eq!(requests(), 4);
 }
+
+fn unreadable(revision: u64, key: &str) -> Delivery {
+    let (key, reason) = (key.into(), "no key".to_owned());
+    Delivery::Unreadable { key, revision: Revision(revision), completes: true, reason }
+}
+
+#[tokio::test]
+async fn unreadable_value_closes_only_the_watches_that_would_see_it() {
+    let (storage, [events]) = Scripted::with();
+    let cache = Cache::new(storage.clone());
+    let mut pods = cache.subscribe(PODS, Revision(1)).await.unwrap();
+    let mut secrets = cache.subscribe("/registry/secrets/", Revision(1)).await.unwrap();
+    let mut everything = cache.subscribe("", Revision(1)).await.unwrap();
+    send(&events, [unreadable(2, "/registry/secrets/ns/a"), deletion(3, "b", true)]);
+    assert_eq!(key(&mut pods).await, "b");
+    assert_eq!(pods.progress(), Revision(3));
+    for closed in [&mut secrets, &mut everything] {
+        ended(closed).await;
+    }
+    assert_eq!(storage.starts.lock().len(), 1, "the watch of the storage continues");
+}
+
+#[tokio::test]
+async fn unreadable_value_in_a_replay_closes_only_the_watches_that_would_see_it() {
+    let (storage, [events, of_pods, of_secrets]) = Scripted::with();
+    let cache = Cache::new(storage);
+    let mut live = cache.subscribe("", Revision(1)).await.unwrap();
+    send(&events, [deletion(2, "a", true), deletion(3, "b", true)]);
+    for _ in 0..2 {
+        next(&mut live).await;
+    }
+    let replayed = [unreadable(2, "/registry/secrets/ns/a"), deletion(3, "b", true)];
+    send(&of_pods, replayed.clone());
+    send(&of_secrets, replayed);
+    let mut pods = cache.subscribe(PODS, Revision(1)).await.unwrap();
+    assert_eq!(key(&mut pods).await, "b");
+    let mut secrets = cache.subscribe("/registry/secrets/", Revision(1)).await.unwrap();
+    ended(&mut secrets).await;
+}
