@@ -42,6 +42,8 @@ pub(crate) struct Connection {
     sender: SendRequest<RequestBody>,
     credentials: Option<Credentials>,
     token: Mutex<Option<HeaderValue>>,
+    /// Held while a token is renewed.
+    renewal: tokio::sync::Mutex<()>,
     abandoned: watch::Sender<bool>,
 }
 
@@ -121,6 +123,7 @@ impl Connection {
             sender,
             credentials: options.credentials.clone(),
             token: Mutex::default(),
+            renewal: tokio::sync::Mutex::default(),
             abandoned: watch::Sender::new(false),
         };
         connection.authenticate().await?;
@@ -148,10 +151,14 @@ impl Connection {
         if status.leader == 0 { Err(ConnectError::NoLeader) } else { Ok(()) }
     }
 
-    /// Gets a new token, if there are credentials.
+    /// Gets a new token, if there are credentials. Requests that need one at the same time share it.
     pub(crate) async fn authenticate(&self) -> Result<(), CallError> {
         let Some(Credentials { user, password }) = &self.credentials else { return Ok(()) };
-        *self.token.lock() = None;
+        let rejected = self.token.lock().clone();
+        let _renewal = self.renewal.lock().await;
+        if *self.token.lock() != rejected {
+            return Ok(());
+        }
         let request = AuthenticateRequest { name: user.clone(), password: password.clone() };
         let response: AuthenticateResponse = decode(self.unary(AUTHENTICATE, frame(&request)).await?)?;
         let token = HeaderValue::try_from(response.token).map_err(|error| CallError::Lost(error.into()))?;
@@ -186,7 +193,10 @@ impl Connection {
             // The member rejects the request instead of waiting for a leader, and ends a watch when it loses it.
             headers.insert("hasleader", HeaderValue::from_static("true"));
         }
-        if let Some(token) = &*self.token.lock() {
+        // The old one is rejected.
+        if path != AUTHENTICATE
+            && let Some(token) = &*self.token.lock()
+        {
             headers.insert("token", token.clone());
         }
         let response = self.sender.clone().try_send_request(request).await;

@@ -124,6 +124,9 @@ struct Frames {
     buffer: BytesMut,
 }
 
+/// The maximum size that is reserved for a message before it arrives.
+const RESERVED: usize = 1 << 20;
+
 impl Frames {
     fn put(&mut self, data: Bytes) {
         self.buffer.extend_from_slice(&data);
@@ -139,7 +142,8 @@ impl Frames {
             return Err(CallError::Lost(format!("a message of {length} bytes is too long").into()));
         }
         if rest.len() < length {
-            self.buffer.reserve(length + PREFIX - self.buffer.len());
+            // The rest is reserved as it arrives: the length is that of an unknown peer.
+            self.buffer.reserve((length + PREFIX - self.buffer.len()).min(RESERVED));
             return Ok(None);
         }
         self.buffer.advance(PREFIX);

@@ -94,7 +94,9 @@ impl FromStr for Endpoint {
     type Err = InvalidEndpoint;
 
     fn from_str(text: &str) -> Result<Self, InvalidEndpoint> {
-        let failed = |why| InvalidEndpoint { text: text.to_owned(), why };
+        // A user with a password is not shown.
+        let shown = || text.rsplit_once('@').map_or_else(|| text.to_owned(), |(_, address)| format!("…@{address}"));
+        let failed = |why| InvalidEndpoint { text: shown(), why };
         let uri: http::Uri = text.parse().map_err(|_| failed("it is not a URL"))?;
         let is_tls = match uri.scheme_str() {
             Some("http") => false,
@@ -106,6 +108,13 @@ impl FromStr for Endpoint {
             return Err(failed("it has a path"));
         }
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| failed("it has no host"))?;
+        let authority = uri.authority().map_or("", http::uri::Authority::as_str);
+        if authority.contains('@') {
+            return Err(failed("it has a user"));
+        }
+        if uri.port_u16().is_none() && authority != host {
+            return Err(failed("its port is not a number up to 65535"));
+        }
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         Ok(Self { is_tls, host, port: uri.port_u16().unwrap_or(DEFAULT_PORT) })
     }
@@ -143,6 +152,7 @@ mod tests {
             ("unix://a", "the scheme is not http or https"),
             ("http://a:1/v3", "it has a path"),
             ("", "it is not a URL"),
+            ("http://a:99999", "its port is not a number up to 65535"),
         ] {
             let error = text.parse::<Endpoint>().unwrap_err().to_string();
             assert_eq!(
@@ -150,6 +160,12 @@ mod tests {
                 format!("invalid endpoint {text:?}: {why}; expected http://HOST:PORT or https://HOST:PORT")
             );
         }
+    }
+
+    #[test]
+    fn user_in_an_endpoint_is_an_error_without_the_password() {
+        let error = "http://root:secret@a:1".parse::<Endpoint>().unwrap_err().to_string();
+        assert!(error.contains("it has a user") && !error.contains("secret"), "{error}");
     }
 
     #[test]

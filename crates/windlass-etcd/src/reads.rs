@@ -106,7 +106,7 @@ impl Reader {
         loop {
             let range_end = if is_empty { Vec::new() } else { end.clone() };
             let request = RangeRequest {
-                key: start,
+                key: start.clone(),
                 range_end,
                 limit: signed(left.min(page)),
                 revision: requested(at),
@@ -117,12 +117,15 @@ impl Reader {
             (range.revision, at) = (revision, Some(revision));
             let (found, bytes) = (response.kvs.len() as u64, response.kvs.iter().map(|kv| kv.value.len() as u64).sum());
             range.remaining = if is_empty { 0 } else { unsigned(response.count).saturating_sub(found) };
-            left -= found;
+            left = left.saturating_sub(found);
             let last = response.kvs.last().map(|last| [&*last.key, b"\0"].concat());
             for found in response.kvs {
                 range.values.push(self.decode(found)?);
             }
             let Some(next) = last.filter(|_| left > 0 && range.remaining > 0) else { return Ok(range) };
+            if next <= start {
+                return Err(StorageError::Unavailable("etcd has returned keys before the requested ones".into()));
+            }
             start = next;
             page = next_page(found, bytes);
         }
