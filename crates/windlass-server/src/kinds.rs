@@ -360,6 +360,12 @@ impl Strategy for BuiltIn {
         }
     }
 
+    fn follow(&self, previous: Option<&Value>, current: Option<&Value>) {
+        if let Some(allocator) = &self.allocator {
+            allocator.follow(previous, current);
+        }
+    }
+
     fn deleted(&self, object: &Value) {
         if let Some(allocator) = &self.allocator {
             allocator.release_all(object);

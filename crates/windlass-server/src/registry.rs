@@ -35,6 +35,7 @@ mod continue_token;
 mod create;
 mod delete;
 mod field_manager;
+mod follow;
 mod list;
 mod list_lag;
 mod meta;
@@ -50,6 +51,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+use self::follow::Followed;
 pub(crate) use self::{
     admission::{Admission, Attributes, HookId, Operation, RequestContext, SubresourceKind, WebhookCalls},
     delete::{AdmissionState, DeleteParams},
@@ -182,7 +184,12 @@ impl Registry {
         }));
         for resource in registry.resources().iter() {
             if resource.strategy.rules().restores {
-                registry.restore(resource).await?;
+                let restored = registry.restore(resource).await?;
+                if registry.0.storage.is_shared() {
+                    let followed =
+                        Followed { prefix: resource.prefix.clone(), strategy: Arc::clone(&resource.strategy) };
+                    registry.keep_task(followed.start(Arc::clone(&registry.0.storage), restored));
+                }
             }
         }
         Ok(registry)
@@ -289,14 +296,14 @@ impl Registry {
         self.0.watches.drop_all();
     }
 
-    /// Passes the stored objects to a strategy that keeps state.
-    async fn restore(&self, resource: &ResourceInfo) -> Result<(), Status> {
+    /// Passes the stored objects to a strategy that keeps state. Returns their revision.
+    async fn restore(&self, resource: &ResourceInfo) -> Result<Revision, Status> {
         let query = crate::storage::RangeQuery::prefix(resource.prefix.clone());
         let range = self.0.storage.range(query).await.map_err(|error| storage_failure(&error))?;
         for value in &range.values {
             resource.strategy.restore(&Item::stored(value)?.value());
         }
-        Ok(())
+        Ok(range.revision)
     }
 
     /// Returns the stored state of one object.

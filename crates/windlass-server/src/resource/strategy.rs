@@ -101,6 +101,10 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
 
     /// Receives an object that has been deleted; called if [`Rules::restores`].
     fn deleted(&self, _object: &Value) {}
+
+    /// Follows a change of a stored object by any server, for kinds with [`Rules::restores`]. Runs only with a storage that
+    /// other servers may use.
+    fn follow(&self, _previous: Option<&Value>, _current: Option<&Value>) {}
 }
 
 /// The user and the time of a write.

@@ -1,7 +1,7 @@
 //! The allocation of service addresses and ports.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, btree_map::Entry},
     fmt,
     net::{IpAddr, Ipv4Addr},
     ops::RangeInclusive,
@@ -32,14 +32,17 @@ pub struct ServiceCidr {
 #[error("{0:?} is not an IPv4 range for services, such as 10.0.0.0/24")]
 pub struct InvalidServiceCidr(String);
 
-/// Allocates the addresses and ports of services. Initialized from the stored services when the server starts.
+/// Allocates the addresses and ports of services. Initialized from the stored services when the server starts, and changed
+/// by the writes of other servers to the same storage.
 #[derive(Debug)]
 pub(in crate::kinds) struct AddressAllocator {
     cidr: ServiceCidr,
     entropy: Entropy,
     /// The version in whose wording errors are reported.
     kubernetes: KubernetesVersion,
-    in_use: Mutex<BTreeSet<Claim>>,
+    /// The allocated addresses and ports, with the UIDs of their services: an event may arrive after another service has
+    /// got the address.
+    in_use: Mutex<BTreeMap<Claim, Box<str>>>,
 }
 
 /// An address or port of a service.
@@ -55,6 +58,8 @@ pub(in crate::kinds) struct ServiceAllocation {
     allocator: Arc<AddressAllocator>,
     /// The name of the service, for errors.
     name: String,
+    /// Its UID.
+    owner: Box<str>,
     /// The addresses and ports of the service before the write.
     before: Vec<Claim>,
     /// The addresses and ports that the write adds.
@@ -116,29 +121,46 @@ impl AddressAllocator {
 
     /// Records the addresses and ports of a stored service as allocated.
     pub(in crate::kinds) fn restore(&self, service: &Value) {
-        self.in_use.lock().extend(claims(service));
+        let mut in_use = self.in_use.lock();
+        for claim in claims(service) {
+            in_use.entry(claim).or_insert_with(|| owner(service));
+        }
     }
 
     /// Releases the addresses and ports of a deleted service.
     pub(in crate::kinds) fn release_all(&self, service: &Value) {
-        self.release(&claims(service));
+        self.release(&claims(service), &owner(service));
     }
 
-    fn release(&self, claims: &[Claim]) {
+    /// Follows a change of a service by any server.
+    pub(in crate::kinds) fn follow(&self, previous: Option<&Value>, current: Option<&Value>) {
+        let kept = current.map(claims).unwrap_or_default();
+        if let Some(previous) = previous {
+            let released: Vec<Claim> = claims(previous).into_iter().filter(|claim| !kept.contains(claim)).collect();
+            self.release(&released, &owner(previous));
+        }
+        if let Some(current) = current {
+            self.restore(current);
+        }
+    }
+
+    fn release(&self, claims: &[Claim], owner: &str) {
         let mut in_use = self.in_use.lock();
         for claim in claims {
-            in_use.remove(claim);
+            if in_use.get(claim).is_some_and(|found| **found == *owner) {
+                in_use.remove(claim);
+            }
         }
     }
 
     /// Allocates an address or port. Returns `false` if it is already allocated.
-    fn take(&self, claim: Claim) -> bool {
-        self.in_use.lock().insert(claim)
+    fn take(&self, claim: Claim, owner: &Box<str>) -> bool {
+        insert(&mut self.in_use.lock(), claim, owner)
     }
 
     /// Allocates a free address. Prefers the upper part of the range, because the lower part is for services that
     /// request a specific address.
-    fn take_any_address(&self) -> Option<u32> {
+    fn take_any_address(&self, owner: &Box<str>) -> Option<u32> {
         let size = self.cidr.size();
         let reserved = (size / 16).clamp(16, 256).min(size.saturating_sub(1));
         let offset = u32::try_from(self.entropy.below(u64::from(size - reserved))).unwrap_or_default();
@@ -146,16 +168,32 @@ impl AddressAllocator {
         // The first address is excluded, because the service `kubernetes` requests it explicitly.
         let mut addresses = upper.chain(1..reserved).map(|index| self.cidr.network + 1 + index);
         let mut in_use = self.in_use.lock();
-        addresses.find(|address| in_use.insert(Claim::Address(*address)))
+        addresses.find(|address| insert(&mut in_use, Claim::Address(*address), owner))
     }
 
-    fn take_any_port(&self) -> Option<u16> {
+    fn take_any_port(&self, owner: &Box<str>) -> Option<u16> {
         let (first, count) = (*NODE_PORTS.start(), NODE_PORTS.end() - NODE_PORTS.start() + 1);
         let offset = u16::try_from(self.entropy.below(u64::from(count))).unwrap_or_default();
         let mut ports = (0..count).map(|step| first + (offset + step) % count);
         let mut in_use = self.in_use.lock();
-        ports.find(|port| in_use.insert(Claim::Port(*port)))
+        ports.find(|port| insert(&mut in_use, Claim::Port(*port), owner))
     }
+}
+
+/// Allocates an address or port. Returns `false` if it is already allocated.
+fn insert(in_use: &mut BTreeMap<Claim, Box<str>>, claim: Claim, owner: &Box<str>) -> bool {
+    match in_use.entry(claim) {
+        Entry::Vacant(free) => {
+            free.insert(owner.clone());
+            true
+        }
+        Entry::Occupied(_) => false,
+    }
+}
+
+/// Returns the UID of a service.
+fn owner(service: &Value) -> Box<str> {
+    service.text(&["metadata", "uid"]).into()
 }
 
 /// Parses an IPv4 address, which may have leading zeros. Since 1.36, the validation rejects them.
@@ -187,6 +225,7 @@ impl ServiceAllocation {
         let mut allocation = Self {
             allocator: Arc::clone(allocator),
             name: service.text(&["metadata", "name"]).to_owned(),
+            owner: owner(service),
             before: old.map(claims).unwrap_or_default(),
             allocated: Vec::new(),
             unused: Vec::new(),
@@ -224,7 +263,7 @@ impl ServiceAllocation {
     fn allocate_address(&mut self, spec: &mut Map<String, Value>) -> Result<(), Status> {
         let requested = spec.text(&["clusterIP"]).to_owned();
         let address = if requested.is_empty() {
-            let Some(address) = self.allocator.take_any_address() else {
+            let Some(address) = self.allocator.take_any_address(&self.owner) else {
                 return Err(Status::internal("failed to allocate a serviceIP: range is full"));
             };
             self.allocated.push(Claim::Address(address));
@@ -263,7 +302,7 @@ impl ServiceAllocation {
         if !self.allocator.cidr.contains(ip.into()) {
             return Err("the provided network does not match the current range");
         }
-        if !self.allocator.take(Claim::Address(ip.into())) {
+        if !self.allocator.take(Claim::Address(ip.into()), &self.owner) {
             return Err("provided IP is already allocated");
         }
         self.allocated.push(Claim::Address(ip.into()));
@@ -306,7 +345,7 @@ impl ServiceAllocation {
         }
         // A service may use the same port for two protocols.
         if !self.allocated.contains(&claim) {
-            if !self.allocator.take(claim) {
+            if !self.allocator.take(claim, &self.owner) {
                 return Err("provided port is already allocated".to_owned());
             }
             self.allocated.push(claim);
@@ -324,7 +363,7 @@ impl ServiceAllocation {
 
     /// Allocates a free port. `message` is the error if there is none.
     fn allocate_any_port(&mut self, message: &str) -> Result<u16, Status> {
-        let port = self.allocator.take_any_port().ok_or_else(|| Status::internal(message))?;
+        let port = self.allocator.take_any_port(&self.owner).ok_or_else(|| Status::internal(message))?;
         self.allocated.push(Claim::Port(port));
         Ok(port)
     }
@@ -340,13 +379,13 @@ impl ServiceAllocation {
 impl Allocation for ServiceAllocation {
     fn committed(mut self: Box<Self>, _item: &Item) {
         self.allocated.clear();
-        self.allocator.release(&self.unused);
+        self.allocator.release(&self.unused, &self.owner);
     }
 }
 
 impl Drop for ServiceAllocation {
     fn drop(&mut self) {
-        self.allocator.release(&self.allocated);
+        self.allocator.release(&self.allocated, &self.owner);
     }
 }
 
@@ -372,5 +411,59 @@ fn validate_families(spec: &Field<'_>, errors: &mut Errors) {
     }
     for family in families.items().filter(|family| family.text() != "IPv4") {
         family.invalid("not configured on this cluster", errors);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(uid: &str, ip: &str, port: u16) -> Value {
+        json!({"metadata": {"name": "s", "uid": uid},
+            "spec": {"type": "NodePort", "clusterIP": ip, "clusterIPs": [ip], "ports": [{"port": 80, "nodePort": port}]}})
+    }
+
+    fn allocator() -> Arc<AddressAllocator> {
+        AddressAllocator::new(ServiceCidr::default(), Entropy::seeded(1), KubernetesVersion::default())
+    }
+
+    fn is_free(allocator: &Arc<AddressAllocator>, ip: &str, port: u16) -> [bool; 2] {
+        let mut in_use = allocator.in_use.lock().clone();
+        let claims = [Claim::Address(ip.parse::<Ipv4Addr>().unwrap().into()), Claim::Port(port)];
+        claims.map(|claim| insert(&mut in_use, claim, &"new".into()))
+    }
+
+    #[test]
+    fn services_of_other_servers_keep_their_addresses_and_ports() {
+        let allocator = allocator();
+        let other = service("u1", "10.0.0.20", 30_001);
+        allocator.follow(None, Some(&other));
+        assert_eq!(is_free(&allocator, "10.0.0.20", 30_001), [false, false]);
+        let requested = |uid: &str| {
+            let mut new = service(uid, "10.0.0.20", 30_002);
+            ServiceAllocation::new(&allocator, &mut new, None).err().map(|status| status.message)
+        };
+        let error = requested("u2").unwrap();
+        assert!(error.contains("failed to allocate IP 10.0.0.20: provided IP is already allocated"), "{error}");
+        let moved = service("u1", "10.0.0.20", 30_003);
+        allocator.follow(Some(&other), Some(&moved));
+        assert_eq!(is_free(&allocator, "10.0.0.20", 30_001), [false, true]);
+        allocator.follow(Some(&moved), None);
+        assert_eq!(is_free(&allocator, "10.0.0.20", 30_003), [true, true]);
+        assert_eq!(requested("u3"), None);
+    }
+
+    #[test]
+    fn late_event_of_a_deletion_releases_nothing_of_a_newer_service() {
+        let allocator = allocator();
+        let first = service("u1", "10.0.0.20", 30_001);
+        allocator.restore(&first);
+        allocator.release_all(&first);
+        let mut second = service("u2", "10.0.0.20", 30_001);
+        let allocation = ServiceAllocation::new(&allocator, &mut second, None).unwrap();
+        allocator.follow(Some(&first), None);
+        assert_eq!(is_free(&allocator, "10.0.0.20", 30_001), [false, false]);
+        drop(allocation);
+        assert_eq!(is_free(&allocator, "10.0.0.20", 30_001), [true, true]);
     }
 }
