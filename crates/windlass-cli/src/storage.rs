@@ -8,7 +8,7 @@ use windlass_server::{
     KubernetesVersion,
     storage::{MemoryStorage, Retention, Storage},
 };
-use windlass_storage::EncodedStorage;
+use windlass_storage::{CachedStorage, EncodedStorage, Encoding};
 
 use crate::{
     data_directory::{Data, Secrets},
@@ -78,7 +78,9 @@ impl Place {
                 let Etcd { options, history, secrets } = *etcd;
                 let storage = EtcdStorage::connect(options).await?;
                 tasks.spawn(storage.compactor(history).run());
-                (Arc::new(EncodedStorage::shared(encrypted(Arc::new(storage))?, kubernetes)), secrets)
+                let below = encrypted(Arc::new(storage))?;
+                let cached = CachedStorage::start(below, Encoding::shared(kubernetes), HISTORY).await?;
+                (Arc::new(cached), secrets)
             }
         };
         let secrets = match secrets {

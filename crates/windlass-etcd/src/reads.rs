@@ -119,9 +119,7 @@ impl Reader {
             range.remaining = if is_empty { 0 } else { unsigned(response.count).saturating_sub(found) };
             left = left.saturating_sub(found);
             let last = response.kvs.last().map(|last| [&*last.key, b"\0"].concat());
-            for found in response.kvs {
-                range.values.push(self.decode(found)?);
-            }
+            range.values.extend(response.kvs.into_iter().filter_map(|found| self.decode(found)));
             let Some(next) = last.filter(|_| left > 0 && range.remaining > 0) else { return Ok(range) };
             if next <= start {
                 return Err(StorageError::Unavailable("etcd has returned keys before the requested ones".into()));
@@ -131,14 +129,13 @@ impl Reader {
         }
     }
 
-    fn decode(&self, found: KeyValue) -> Result<StoredValue, StorageError> {
-        match self.keys.to_server(&found.key) {
-            Some(key) => Ok(value_of(key, found)),
-            None => Err(StorageError::Unreadable {
-                key: String::from_utf8_lossy(&found.key).into_owned(),
-                source: "the key is not UTF-8".into(),
-            }),
+    /// Decodes a value. Returns `None` for a key that is not text, which no server has written.
+    fn decode(&self, found: KeyValue) -> Option<StoredValue> {
+        let key = self.keys.to_server(&found.key);
+        if key.is_none() {
+            tracing::warn!(key = %String::from_utf8_lossy(&found.key), "ignoring a value, because its key is not UTF-8");
         }
+        Some(value_of(key?, found))
     }
 
     async fn read(

@@ -21,7 +21,7 @@ use crate::{
     },
     options::Options,
     reads::{Reader, value_of},
-    watch::{self, Watches},
+    watch::{self, Previous, Watches},
 };
 
 /// The time for a health check, as in kube-apiserver.
@@ -134,7 +134,15 @@ impl Storage for EtcdStorage {
     }
 
     fn watch<'a>(&'a self, prefix: &'a str, after: Revision) -> BoxFuture<'a, Result<EventStream, StorageError>> {
-        async move { Ok(watch::start(&self.shared.reader, &self.shared.watches, prefix, after).await?.boxed()) }.boxed()
+        self.shared.watch(prefix, after, Previous::Included).boxed()
+    }
+
+    fn watch_changes<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Revision,
+    ) -> BoxFuture<'a, Result<EventStream, StorageError>> {
+        self.shared.watch(prefix, after, Previous::Omitted).boxed()
     }
 
     fn is_shared(&self) -> bool {
@@ -160,6 +168,10 @@ impl Storage for EtcdStorage {
 }
 
 impl Shared {
+    async fn watch(&self, prefix: &str, after: Revision, previous: Previous) -> Result<EventStream, StorageError> {
+        Ok(watch::start(&self.reader, &self.watches, prefix, after, previous).await?.boxed())
+    }
+
     async fn commit(&self, key: &str, expect: Expect, change: Change) -> Result<Committed, CommitError> {
         let expected = match (expect, &change) {
             // Both need a missing key, and conflict with it.

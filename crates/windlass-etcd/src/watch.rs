@@ -48,6 +48,14 @@ const REQUEST_INTERVAL: Duration = Duration::from_millis(10);
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LAST: Duration = Duration::from_secs(1);
 
+/// Whether the events of a watch have the previous values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Previous {
+    Included,
+    /// Neither requested nor transferred.
+    Omitted,
+}
+
 /// The running watches of a storage.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
@@ -81,6 +89,7 @@ struct Watch {
     reader: Arc<Reader>,
     prefix: Arc<str>,
     range: KeyRange,
+    previous: Previous,
     queue: Arc<Queue>,
     revisions: Revisions,
     /// The revision up to which progress is requested without a consumer: that of the start.
@@ -111,6 +120,7 @@ pub(crate) async fn start(
     watches: &Watches,
     prefix: &str,
     after: Revision,
+    previous: Previous,
 ) -> Result<Events, StorageError> {
     let range = reader.keys.prefixed(prefix);
     if range.is_empty() {
@@ -122,11 +132,12 @@ pub(crate) async fn start(
     let limit = reader.cluster.options.request_timeout;
     let revisions = Revisions::after(after);
     let starting = async {
-        let (stream, current) = resume(reader, prefix, &range, after, limit).await?;
+        let (stream, current) = resume(reader, prefix, &range, after, previous, limit).await?;
         let mut watch = Watch {
             reader: Arc::clone(reader),
             prefix: prefix.into(),
             range,
+            previous,
             queue: Arc::clone(&queue),
             revisions,
             wanted: current,
@@ -155,11 +166,12 @@ async fn resume(
     prefix: &str,
     range: &KeyRange,
     after: Revision,
+    previous: Previous,
     limit: Duration,
 ) -> Result<(Stream, Revision), StorageError> {
     let (started, mut pause) = (Instant::now(), RETRY_FIRST);
     loop {
-        let failure = match Stream::open(reader, prefix, range, after).await {
+        let failure = match Stream::open(reader, prefix, range, after, previous).await {
             Ok(opened) => return Ok(opened),
             Err(Failure::Final(error)) => return Err(error),
             Err(Failure::Temporary(error)) => error,
@@ -179,12 +191,13 @@ impl Stream {
         prefix: &str,
         range: &KeyRange,
         after: Revision,
+        previous: Previous,
     ) -> Result<(Self, Revision), Failure> {
         let connection = reader.cluster.connection().await.map_err(|error| {
             let error = CallError::Unsent(error.into());
             Failure::Temporary(failed(prefix, reader.cluster.endpoints(), error).into())
         })?;
-        let opening = time::timeout(CREATE_LIMIT, Self::create(&connection, range, after));
+        let opening = time::timeout(CREATE_LIMIT, Self::create(&connection, range, after, previous));
         let stream = match opening.await.unwrap_or(Err(CallError::Timeout)) {
             Ok(stream) => stream,
             Err(error) => return Err(failure(reader, prefix, &connection, error).await),
@@ -198,13 +211,18 @@ impl Stream {
     }
 
     /// Creates the watch, and waits until the member has confirmed it.
-    async fn create(connection: &Arc<Connection>, range: &KeyRange, after: Revision) -> Result<Self, CallError> {
+    async fn create(
+        connection: &Arc<Connection>,
+        range: &KeyRange,
+        after: Revision,
+        previous: Previous,
+    ) -> Result<Self, CallError> {
         let create = WatchCreateRequest {
             key: range.start.clone(),
             range_end: range.end.clone(),
             start_revision: signed(after.next().0),
             progress_notify: true,
-            prev_kv: true,
+            prev_kv: previous == Previous::Included,
             fragment: true,
         };
         let (requests, receiver) = mpsc::channel(2);
@@ -255,7 +273,7 @@ impl Watch {
         }
         self.revisions.restart();
         let after = self.revisions.complete();
-        let (stream, current) = resume(&self.reader, &self.prefix, &self.range, after, Duration::MAX).await?;
+        let (stream, current) = resume(&self.reader, &self.prefix, &self.range, after, self.previous, Duration::MAX).await?;
         (self.stream, self.wanted, self.requested) = (stream, current, None);
         Ok(())
     }
@@ -324,6 +342,7 @@ impl Watch {
         let is_deletion = event.kind == DELETE;
         let previous = match event.prev_kv {
             Some(previous) => Some(value_of(Arc::clone(&key), previous)),
+            None if self.previous == Previous::Omitted => None,
             None if !is_deletion && kv.create_revision == kv.mod_revision => None,
             // etcd omits it for events that it has found before it knew that the watch wants previous values, and if it
             // is compacted.

@@ -14,7 +14,7 @@ use windlass_api::{Cause, GroupResource, Status};
 use crate::{
     authz::Authorizer,
     registry::{Admission, Attributes, Operation, Registry},
-    resource::Target,
+    resource::{Item, Target},
 };
 
 mod certificates;
@@ -117,8 +117,16 @@ impl Admission for NamespaceLifecycle {
             let resources = registry.resources();
             let missing = || Status::not_found(&GroupResource::new("", "namespaces"), namespace);
             let namespaces = resources.get("", "v1", "namespaces").ok_or_else(missing)?;
-            let found = registry.peek(&Target::object(namespaces, None, namespace)).await?.ok_or_else(missing)?;
-            if !found.encoded.meta().map_err(Status::internal)?.is_deleting() {
+            let target = Target::object(namespaces, None, namespace);
+            let is_open = |found: &Item| Ok::<_, Status>(!found.encoded.meta().map_err(Status::internal)?.is_deleting());
+            if let Some(found) = registry.peek_recent(&target).await?
+                && is_open(&found)?
+            {
+                return Ok(());
+            }
+            // Another server may have replaced the namespace just now.
+            let found = registry.peek(&target).await?.ok_or_else(missing)?;
+            if is_open(&found)? {
                 return Ok(());
             }
             let why = format!("unable to create new content in namespace {namespace} because it is being terminated");

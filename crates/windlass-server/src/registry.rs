@@ -243,6 +243,23 @@ impl Registry {
         self.stored(&target.key(target.name())).await?.as_ref().map(Item::stored).transpose()
     }
 
+    /// Returns a recent state of one object in its stored version, if it exists now or existed recently. It includes the
+    /// writes of this server. kube-apiserver reads the objects for admission in the same way: from its cache, and if they
+    /// are missing there, from etcd.
+    pub(crate) async fn peek_recent(&self, target: &Target) -> Result<Option<Item>, Status> {
+        match self.recently_stored(&target.key(target.name())).await? {
+            Some(value) => Item::stored(&value).map(Some),
+            None if self.0.storage.is_shared() => self.peek(target).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Returns recent states of a collection's objects in their stored version. They include the writes of this server.
+    pub(crate) async fn peek_all(&self, target: &Target) -> Result<Vec<Item>, Status> {
+        let range = self.0.storage.range_recent(&target.prefix()).await;
+        range.map_err(|error| storage_failure(&error))?.values.iter().map(Item::stored).collect()
+    }
+
     /// Returns the storage.
     pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
         &self.0.storage
@@ -310,6 +327,11 @@ impl Registry {
     async fn stored(&self, key: &str) -> Result<Option<StoredValue>, Status> {
         let (_, value) = self.0.storage.get(key, None).await.map_err(|error| storage_failure(&error))?;
         Ok(value)
+    }
+
+    /// Returns a state of one object that was stored recently.
+    async fn recently_stored(&self, key: &str) -> Result<Option<StoredValue>, Status> {
+        self.0.storage.get_recent(key).await.map_err(|error| storage_failure(&error))
     }
 
     /// Returns an item in the version that the client requested.

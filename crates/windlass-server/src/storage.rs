@@ -39,7 +39,7 @@ use futures::{StreamExt as _, future::BoxFuture, stream::BoxStream};
 
 pub use self::{
     lifetimes::Lifetimes,
-    memory::{MemoryStorage, Retention},
+    memory::{MemoryStorage, Replica, Retention},
 };
 
 pub(crate) mod last_commits;
@@ -314,6 +314,25 @@ impl Delivery {
         }
     }
 
+    /// Returns the revision of the event, or that of the progress.
+    #[must_use]
+    pub fn revision(&self) -> Revision {
+        match self {
+            Self::Event { event, .. } => event.revision,
+            Self::Progress(revision) | Self::Unreadable { revision, .. } => *revision,
+        }
+    }
+
+    /// Returns the changed key. Progress has none.
+    #[must_use]
+    pub fn key(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Event { event, .. } => Some(&event.key),
+            Self::Progress(_) => None,
+            Self::Unreadable { key, .. } => Some(key),
+        }
+    }
+
     /// Returns the event, if it is one.
     #[must_use]
     pub fn into_event(self) -> Option<StorageEvent> {
@@ -360,6 +379,17 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
         at: Option<Revision>,
     ) -> BoxFuture<'a, Result<(Revision, Option<StoredValue>), StorageError>>;
 
+    /// Returns a value that `key` has, or had a short time ago. It includes the commits of this storage that have
+    /// returned. A backend that reads the current value from another process can return the one that it has in memory.
+    fn get_recent<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<StoredValue>, StorageError>> {
+        Box::pin(async move { self.get(key, None).await.map(|(_, value)| value) })
+    }
+
+    /// Returns all values under a prefix like [`get_recent`](Self::get_recent).
+    fn range_recent<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Range, StorageError>> {
+        self.range(RangeQuery::prefix(prefix))
+    }
+
     /// Returns the values under a prefix, in key order.
     ///
     /// A range that ended at its limit can usually be continued at its revision for some minutes, because lists are
@@ -380,6 +410,15 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     /// stream, returns [`StorageError::Compacted`]. The backend decides how slow a watch may be before it ends with
     /// [`StorageError::Lagged`]. A commit never waits for a watch.
     fn watch<'a>(&'a self, prefix: &'a str, after: Revision) -> BoxFuture<'a, Result<EventStream, StorageError>>;
+
+    /// Watches like [`watch`](Self::watch), for a caller that knows the previous values. The backend can omit them.
+    fn watch_changes<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Revision,
+    ) -> BoxFuture<'a, Result<EventStream, StorageError>> {
+        self.watch(prefix, after)
+    }
 
     /// Reports whether other writers may use the store.
     fn is_shared(&self) -> bool {

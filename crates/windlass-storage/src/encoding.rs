@@ -51,7 +51,7 @@ impl EncodedStorage {
     /// Writes values as kube-apiserver of this version does, so that both can use `below`.
     #[must_use]
     pub fn shared(below: Arc<dyn Storage>, kubernetes: KubernetesVersion) -> Self {
-        Self::over(below, Encoding::new(Writes::Kubernetes, kubernetes))
+        Self::over(below, Encoding::shared(kubernetes))
     }
 
     /// Reads values that kube-apiserver of this version has written, and writes those of the server.
@@ -62,6 +62,12 @@ impl EncodedStorage {
 }
 
 impl Encoding {
+    /// Returns the encoding of kube-apiserver of this version, for values that both read and write.
+    #[must_use]
+    pub fn shared(kubernetes: KubernetesVersion) -> Self {
+        Self::new(Writes::Kubernetes, kubernetes)
+    }
+
     fn new(writes: Writes, kubernetes: KubernetesVersion) -> Self {
         Self { writes, kubernetes, kinds: StoredKinds::new(kubernetes) }
     }

@@ -23,6 +23,7 @@
 //! # }
 //! ```
 
+mod cached;
 mod encoding;
 pub mod encryption;
 mod transform;
@@ -31,6 +32,7 @@ mod etcd_snapshot;
 mod bolt;
 
 pub use self::{
+    cached::CachedStorage,
     disk::{DiskStorage, OpenError, Options, Retention, import, remove, snapshot},
     encoding::{EncodedStorage, Encoding},
     encryption::{EncryptedStorage, EncryptionConfiguration},

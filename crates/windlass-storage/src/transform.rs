@@ -62,7 +62,7 @@ fn decode_some(transform: &impl Transform, value: Option<StoredValue>) -> Result
     value.map(|value| decode(transform, value)).transpose()
 }
 
-fn decode_delivery(transform: &impl Transform, delivery: Delivery) -> Delivery {
+pub(crate) fn decode_delivery(transform: &impl Transform, delivery: Delivery) -> Delivery {
     let Delivery::Event { event, completes } = delivery else { return delivery };
     let (key, revision) = (Arc::clone(&event.key), event.revision);
     let decoded = (|| -> Result<StorageEvent, Failure> {
@@ -139,6 +139,19 @@ impl<T: Transform> Storage for TransformedStorage<T> {
         async move {
             let transform = Arc::clone(&self.transform);
             let events = self.below.watch(prefix, after).await?;
+            Ok(events.map(move |item| item.map(|delivery| decode_delivery(&*transform, delivery))).boxed())
+        }
+        .boxed()
+    }
+
+    fn watch_changes<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Revision,
+    ) -> BoxFuture<'a, Result<EventStream, StorageError>> {
+        async move {
+            let transform = Arc::clone(&self.transform);
+            let events = self.below.watch_changes(prefix, after).await?;
             Ok(events.map(move |item| item.map(|delivery| decode_delivery(&*transform, delivery))).boxed())
         }
         .boxed()

@@ -8,8 +8,8 @@ use crate::registry::{Admission, Attributes, Operation};
 use crate::{
     kinds::amount,
     object::{Tree, as_object, object_mut, same},
-    registry::{ListParams, Registry},
-    resource::Target,
+    registry::Registry,
+    resource::{Item, Target},
 };
 
 /// The plugins `DefaultStorageClass` and `DefaultIngressClass`.
@@ -129,14 +129,13 @@ pub(super) async fn default_priority(registry: &Registry) -> Result<Option<Value
 pub(super) async fn class(registry: &Registry, group: &str, plural: &str, name: &str) -> Result<Option<Value>, Status> {
     let resources = registry.resources();
     let Some(resource) = resources.get(group, "v1", plural) else { return Ok(None) };
-    Ok(registry.peek(&Target::object(resource, None, name)).await?.map(|item| item.value()))
+    Ok(registry.peek_recent(&Target::object(resource, None, name)).await?.map(|item| item.value()))
 }
 
 async fn all(registry: &Registry, group: &str, plural: &str) -> Result<Vec<Value>, Status> {
     let resources = registry.resources();
     let Some(resource) = resources.get(group, "v1", plural) else { return Ok(Vec::new()) };
-    let list = registry.list(&Target::collection(resource, None), ListParams::default()).await?;
-    Ok(list.items.iter().map(crate::resource::Item::value).collect())
+    Ok(registry.peek_all(&Target::collection(resource, None)).await?.iter().map(Item::value).collect())
 }
 
 /// The plugin `RuntimeClass`: pods get the overhead and the scheduling rules of their class.

@@ -8,8 +8,8 @@ use crate::registry::{Admission, Attributes, Operation};
 use crate::{
     kinds::{add_amounts, amount},
     object::{Tree, as_object, items_mut, metadata_mut, object_mut},
-    registry::{ListParams, Registry},
-    resource::Target,
+    registry::Registry,
+    resource::{Item, Target},
 };
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
@@ -70,8 +70,8 @@ impl Admission for LimitRanges {
 async fn ranges(registry: &Registry, namespace: &str) -> Result<Vec<Value>, Status> {
     let resources = registry.resources();
     let Some(resource) = resources.get("", "v1", "limitranges") else { return Ok(Vec::new()) };
-    let list = registry.list(&Target::collection(resource, Some(namespace)), ListParams::default()).await?;
-    Ok(list.items.iter().map(crate::resource::Item::value).collect())
+    let ranges = registry.peek_all(&Target::collection(resource, Some(namespace))).await?;
+    Ok(ranges.iter().map(Item::value).collect())
 }
 
 /// Sets the defaults of a limit range in containers that do not set them, and records this in an annotation.

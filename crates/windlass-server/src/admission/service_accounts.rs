@@ -107,7 +107,7 @@ async fn account_of(registry: &Registry, write: &Attributes) -> Result<Value, St
             if attempt > 0 {
                 sleep(pause).await;
             }
-            if let Some(account) = registry.peek(&target).await? {
+            if let Some(account) = registry.peek_recent(&target).await? {
                 return Ok(account.value());
             }
         }

@@ -22,7 +22,6 @@ use crate::{
     patch::{PatchType, apply_patch},
     registry::Registry,
     resource::Item,
-    storage::RangeQuery,
 };
 
 const MUTATING: &str = "/registry/mutatingwebhookconfigurations/";
@@ -115,7 +114,7 @@ impl Webhooks {
 
 /// Returns the registered webhooks, ordered by configuration name and index.
 async fn configured(registry: &Registry, prefix: &str) -> Result<Vec<Hook>, Status> {
-    let range = registry.storage().range(RangeQuery::prefix(prefix.to_owned())).await.map_err(Status::internal)?;
+    let range = registry.storage().range_recent(prefix).await.map_err(Status::internal)?;
     let mut hooks = Vec::new();
     for stored in &range.values {
         let configuration = Item::stored(stored)?.value();

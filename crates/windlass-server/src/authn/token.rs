@@ -363,7 +363,7 @@ async fn found(
     let table = registry.resources();
     let Some(resource) = table.get("", "v1", plural) else { return Ok(None) };
     let target = Target::object(resource, namespace, name);
-    let Some(item) = registry.peek(&target).await.map_err(TokenError::Unavailable)? else { return Ok(None) };
+    let Some(item) = registry.peek_recent(&target).await.map_err(TokenError::Unavailable)? else { return Ok(None) };
     let meta = item.encoded.meta().map_err(|error| TokenError::Unavailable(Status::internal(error)))?;
     Ok(Some(meta))
 }

@@ -109,9 +109,15 @@ impl Registry {
         mut propose: impl FnMut(Option<&Value>) -> Result<Value, Status>,
     ) -> Result<(Item, bool), Status> {
         let key = target.key(target.name());
-        let mut stored = self.stored(&key).await?;
+        // The commit detects a state that is out of date. Other outcomes need the current one.
+        let mut stored = self.recently_stored(&key).await?;
+        let mut is_current = !self.0.storage.is_shared();
         for _ in 0..MAX_ATTEMPTS {
             let Some(current) = stored else {
+                if !is_current {
+                    (stored, is_current) = (self.stored(&key).await?, true);
+                    continue;
+                }
                 // `propose` decides whether a missing object is created.
                 if scope != WriteScope::Main || target.subresource.is_some() {
                     return Err(Status::not_found(&target.group_resource(), target.name()));
@@ -119,9 +125,17 @@ impl Registry {
                 let proposed = params.conversions.run(|| propose(None)).await?;
                 return self.create_by_update(target, proposed, params).await;
             };
-            match self.attempt(target, scope, params, &current, &mut propose).await? {
-                Attempt::Done(item) => return Ok((item, false)),
-                Attempt::Conflict(latest) => stored = latest,
+            let attempt = self.attempt(target, scope, params, &current, &mut propose).await;
+            if !is_current && matches!(attempt, Err(_) | Ok(Attempt::Unchanged(_))) {
+                (stored, is_current) = (self.stored(&key).await?, true);
+                if stored.as_ref().is_none_or(|stored| stored.modified != current.modified || stored.is_stale) {
+                    continue;
+                }
+            }
+            match attempt? {
+                Attempt::Written(item) | Attempt::Unchanged(item) => return Ok((item, false)),
+                Attempt::Conflict(latest) => (stored, is_current) = (latest, true),
+                Attempt::Failed(status) => return Err(status),
             }
         }
         Err(Status::modified(&target.group_resource(), target.name()))
@@ -201,16 +215,16 @@ impl Registry {
         let expect = Expect::Unchanged(current.modified);
         if ends_deletion(resource, &new, &old) {
             if params.dry_run == DryRun::All {
-                return Ok(Attempt::Done(unchanged));
+                return Ok(Attempt::Unchanged(unchanged));
             }
             return match self.0.storage.commit(&current.key, expect, Change::Delete).await {
                 Ok(committed) => {
                     observe_deleted(resource, &new);
                     self.wait_for_delivery(&current.key, committed.revision).await;
-                    Ok(Attempt::Done(unchanged))
+                    Ok(Attempt::Written(unchanged))
                 }
                 Err(CommitError::Conflict { current: latest }) => Ok(Attempt::Conflict(latest)),
-                Err(error) => Err(commit_failure(&error)),
+                Err(error) => Ok(Attempt::Failed(commit_failure(&error))),
             };
         }
         // An update that changes nothing is not written, unless the storage asks for it.
@@ -219,7 +233,7 @@ impl Registry {
             if let Some(allocation) = allocation.filter(|_| params.dry_run == DryRun::No) {
                 allocation.committed(&unchanged);
             }
-            return Ok(Attempt::Done(unchanged));
+            return Ok(Attempt::Unchanged(unchanged));
         }
         check_size(&current.key, expect, &encoded)?;
         match self.0.storage.commit(&current.key, expect, put(resource, &encoded)).await {
@@ -229,10 +243,10 @@ impl Registry {
                     allocation.committed(&item);
                 }
                 self.wait_for_delivery(&current.key, item.revision).await;
-                Ok(Attempt::Done(item))
+                Ok(Attempt::Written(item))
             }
             Err(CommitError::Conflict { current: latest }) => Ok(Attempt::Conflict(latest)),
-            Err(error) => Err(commit_failure(&error)),
+            Err(error) => Ok(Attempt::Failed(commit_failure(&error))),
         }
     }
 
@@ -277,10 +291,15 @@ pub(super) fn observe_deleted(resource: &ResourceInfo, object: &Value) {
     }
 }
 
+/// The result of an attempt to change an object. Errors before the commit are returned as such.
 enum Attempt {
-    Done(Item),
+    Written(Item),
+    /// The new state is the present one, or the request is a dry run.
+    Unchanged(Item),
     /// Another write came first. Holds the current state.
     Conflict(Option<StoredValue>),
+    /// The commit failed. It may have happened, so there is no other attempt.
+    Failed(Status),
 }
 
 impl Registry {

@@ -20,6 +20,7 @@ use futures::{FutureExt, Stream, StreamExt, future::BoxFuture};
 use parking_lot::{Mutex, RwLock};
 use tokio::{task::coop, time::Instant};
 
+pub use self::replica::Replica;
 use self::{
     index::{Index, Page, Version},
     log::{Log, Watcher},
@@ -33,6 +34,7 @@ use super::{
 mod index;
 mod log;
 mod pins;
+mod replica;
 #[cfg(test)]
 mod tests;
 
@@ -295,14 +297,9 @@ impl Store {
         index.put(&key, value.clone().map_or(Version::Deleted(revision), Version::Live));
         let committed = Committed { revision, value: value.clone(), previous: previous.clone() };
         let mut log = self.log.lock();
-        let event = StorageEvent { revision, key, current: value, previous };
+        let event = Delivery::complete(StorageEvent { revision, key, current: value, previous });
         effects.woken.extend(log.append(Arc::new(event), now, &mut effects.freed.backlogs));
-        if log.is_over_budget(index.live_bytes(), now) {
-            let oldest = log.oldest_within_budget(index.live_bytes(), now);
-            index.forget_before(oldest);
-            log.forget_before(oldest);
-            effects.freed.trim(index, &mut log, KEYS_PER_LOCK);
-        }
+        effects.freed.trim_excess(index, &mut log, now);
         committed
     }
 
@@ -319,7 +316,19 @@ impl Store {
     fn watch(self: &Arc<Self>, prefix: &str, after: Revision) -> Result<Watch, StorageError> {
         let watcher = Arc::new(Watcher::new(prefix, after, self.watch_capacity));
         let replay = self.log.lock().register(&watcher)?;
-        Ok(Watch { store: Arc::downgrade(self), watcher, replay: replay.into_iter(), delivered: after, over: false })
+        let (store, replay) = (Arc::downgrade(self), replay.into_iter());
+        Ok(Watch { store, watcher, replay, progress: None, delivered: after, over: false })
+    }
+
+    /// Watches like [`Self::watch`], and reports the progress after the history: not each revision has an event.
+    fn watch_reporting(self: &Arc<Self>, prefix: &str, after: Revision) -> Result<Watch, StorageError> {
+        let watcher = Arc::new(Watcher::new(prefix, after, self.watch_capacity));
+        let (replay, progress) = {
+            let mut log = self.log.lock();
+            (log.register(&watcher)?, log.progress())
+        };
+        let (store, replay, progress) = (Arc::downgrade(self), replay.into_iter(), Some(progress));
+        Ok(Watch { store, watcher, replay, progress: progress.filter(|at| *at > after), delivered: after, over: false })
     }
 
     fn compact(&self, upto: Revision) -> Result<(), StorageError> {
@@ -365,9 +374,9 @@ struct Effects {
 /// Removed versions and events. They are dropped after the locks are released, because freeing many bodies takes time.
 #[derive(Default)]
 struct Freed {
-    events: Vec<Arc<StorageEvent>>,
+    events: Vec<Arc<Delivery>>,
     versions: Vec<Version>,
-    backlogs: Vec<Discarded<Arc<StorageEvent>>>,
+    backlogs: Vec<Discarded<Arc<Delivery>>>,
 }
 
 impl Freed {
@@ -376,10 +385,22 @@ impl Freed {
     fn trim(&mut self, index: &mut Index, log: &mut Log, max: usize) -> bool {
         for _ in 0..max {
             let Some(event) = log.pop_compacted() else { return true };
-            index.trim(&event.key, &mut self.versions);
+            if let Some(key) = event.key() {
+                index.trim(key, &mut self.versions);
+            }
             self.events.push(event);
         }
         false
+    }
+
+    /// Removes some of the history that exceeds its retention.
+    fn trim_excess(&mut self, index: &mut Index, log: &mut Log, now: Instant) {
+        if log.is_over_budget(index.live_bytes(), now) {
+            let oldest = log.oldest_within_budget(index.live_bytes(), now);
+            index.forget_before(oldest);
+            log.forget_before(oldest);
+            self.trim(index, log, KEYS_PER_LOCK);
+        }
     }
 }
 
@@ -387,8 +408,9 @@ impl Freed {
 struct Watch {
     store: Weak<Store>,
     watcher: Arc<Watcher>,
-    replay: std::vec::IntoIter<Arc<StorageEvent>>,
-    delivered: Revision, // the revision of the last returned event
+    replay: std::vec::IntoIter<Arc<Delivery>>,
+    progress: Option<Revision>, // delivered after the replay
+    delivered: Revision,        // the revision of the last returned event
     over: bool,          // the end or an error has been returned
 }
 
@@ -405,18 +427,26 @@ impl Stream for Watch {
         } else {
             // The replay is complete, so its memory can be freed.
             drop(mem::take(&mut self.replay));
+            if let Some(progress) = self.progress.take() {
+                coop.made_progress();
+                return Poll::Ready(Some(Ok(Delivery::Progress(progress))));
+            }
             ready!(self.watcher.mailbox.poll_take(cx))
         };
         coop.made_progress();
         Poll::Ready(match event {
             Ok(event) => {
-                self.delivered = event.revision;
-                Some(Ok(Delivery::complete(Arc::unwrap_or_clone(event))))
+                self.delivered = event.progress().max(self.delivered);
+                Some(Ok(Arc::unwrap_or_clone(event)))
             }
             Err(closed) => {
                 self.over = true;
                 match closed {
                     Closed::Overflowed => Some(Err(StorageError::Lagged { after: self.delivered })),
+                    // The history was replaced.
+                    Closed::Ended if self.store.strong_count() > 0 => {
+                        Some(Err(StorageError::Lagged { after: self.delivered }))
+                    }
                     Closed::Ended => None,
                 }
             }

@@ -59,8 +59,24 @@ impl Index {
         }
     }
 
+    /// Creates an index of values at one revision. They are in key order.
+    pub(super) fn of(values: Vec<StoredValue>, revision: Revision) -> Self {
+        let live_bytes = values.iter().map(|value| value.body.len()).sum();
+        let versions = |value: StoredValue| {
+            let key = Arc::clone(&value.key);
+            (key, Versions { latest: Version::Live(value), older: VecDeque::new() })
+        };
+        let keys = values.into_iter().map(versions).collect();
+        Self { keys, revision, oldest: revision, live_bytes, ..Self::new() }
+    }
+
     pub(super) fn revision(&self) -> Revision {
         self.revision
+    }
+
+    /// Makes a later revision the current one. It has the values of the last one.
+    pub(super) fn advance(&mut self, revision: Revision) {
+        self.revision = self.revision.max(revision);
     }
 
     pub(super) fn oldest(&self) -> Revision {

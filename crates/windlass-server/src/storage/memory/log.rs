@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use tokio::time::Instant;
 
-use super::{Capacity, Discarded, Retention, Revision, StorageError, StorageEvent};
+use super::{Capacity, Delivery, Discarded, Retention, Revision, StorageError, StorageEvent};
 use crate::storage::mailbox::Mailbox;
 
 /// The cost of an event without bodies: the event, its log entry and a version in the index.
@@ -12,7 +12,8 @@ const EVENT_BYTES: usize = 320;
 
 #[derive(Debug)]
 pub(super) struct Log {
-    events: VecDeque<Arc<StorageEvent>>, // events of consecutive revisions; the last one is current
+    events: VecDeque<Arc<Delivery>>, // in revision order, without progress
+    progress: Revision,                  // `events` are complete up to this revision
     bytes: usize,                        // the size of `events` without live bodies, see `history_bytes`
     oldest: Revision,                    // events up to it are inaccessible, but may exist until trimmed
     ages: VecDeque<(Instant, Revision)>, // the time and revision of the first event of each part, see `AGES`
@@ -29,7 +30,7 @@ const AGES: u32 = 30;
 pub(super) struct Watcher {
     prefix: Box<str>,
     after: Revision,
-    pub(super) mailbox: Mailbox<Arc<StorageEvent>>,
+    pub(super) mailbox: Mailbox<Arc<Delivery>>,
 }
 
 impl Watcher {
@@ -37,32 +38,59 @@ impl Watcher {
         Self { prefix: prefix.into(), after, mailbox: Mailbox::new(capacity) }
     }
 
-    fn matches(&self, event: &StorageEvent) -> bool {
-        event.revision > self.after && event.key.starts_with(&*self.prefix)
+    fn matches(&self, event: &Delivery) -> bool {
+        event.revision() > self.after && event.key().is_none_or(|key| key.starts_with(&*self.prefix))
     }
 }
 
 impl Log {
     pub(super) fn new(retention: Retention) -> Self {
         let (events, ages) = (VecDeque::new(), VecDeque::new());
-        Self { events, bytes: 0, oldest: Revision(1), ages, retention, watchers: Vec::new() }
+        let (progress, oldest) = (Revision(1), Revision(1));
+        Self { events, progress, bytes: 0, oldest, ages, retention, watchers: Vec::new() }
     }
 
-    /// Appends the event of the next revision. Returns the watchers to wake.
+    /// Creates a log whose history begins after a revision.
+    pub(super) fn after(retention: Retention, revision: Revision) -> Self {
+        Self { progress: revision, oldest: revision, ..Self::new(retention) }
+    }
+
+    /// Appends the next event. Returns the watchers to wake.
     pub(super) fn append(
         &mut self,
-        event: Arc<StorageEvent>,
+        event: Arc<Delivery>,
         now: Instant,
-        backlogs: &mut Vec<Discarded<Arc<StorageEvent>>>,
+        backlogs: &mut Vec<Discarded<Arc<Delivery>>>,
+    ) -> Vec<Arc<Watcher>> {
+        let woken = self.put(&event, backlogs);
+        self.bytes += history_bytes(&event);
+        if self.ages.back().is_none_or(|(at, _)| now.duration_since(*at) >= self.retention.age / AGES) {
+            self.ages.push_back((now, event.revision()));
+        }
+        self.events.push_back(event);
+        woken
+    }
+
+    /// Delivers an event or progress. Returns the watchers to wake.
+    pub(super) fn put(
+        &mut self,
+        event: &Arc<Delivery>,
+        backlogs: &mut Vec<Discarded<Arc<Delivery>>>,
     ) -> Vec<Arc<Watcher>> {
         let mut woken = Vec::new();
-        let cost = body_bytes(event.current.as_ref()) + body_bytes(event.previous.as_ref()) + EVENT_BYTES;
+        let cost = match &**event {
+            Delivery::Event { event: StorageEvent { current, previous, .. }, .. } => {
+                body_bytes(current.as_ref()) + body_bytes(previous.as_ref()) + EVENT_BYTES
+            }
+            Delivery::Progress(_) | Delivery::Unreadable { .. } => EVENT_BYTES,
+        };
+        self.progress = event.progress().max(self.progress);
         self.watchers.retain(|watcher| {
-            if !watcher.matches(&event) {
+            if !watcher.matches(event) {
                 return true;
             }
             woken.push(Arc::clone(watcher));
-            match watcher.mailbox.put(Arc::clone(&event), cost) {
+            match watcher.mailbox.put(Arc::clone(event), cost) {
                 Ok(()) => true,
                 Err(backlog) => {
                     backlogs.push(backlog);
@@ -70,23 +98,23 @@ impl Log {
                 }
             }
         });
-        self.bytes += history_bytes(&event);
-        if self.ages.back().is_none_or(|(at, _)| now.duration_since(*at) >= self.retention.age / AGES) {
-            self.ages.push_back((now, event.revision));
-        }
-        self.events.push_back(event);
         woken
     }
 
     /// Adds a watcher. Returns the events that it has missed.
-    pub(super) fn register(&mut self, watcher: &Arc<Watcher>) -> Result<Vec<Arc<StorageEvent>>, StorageError> {
+    pub(super) fn register(&mut self, watcher: &Arc<Watcher>) -> Result<Vec<Arc<Delivery>>, StorageError> {
         if watcher.after < self.oldest {
             return Err(StorageError::Compacted { oldest: self.oldest });
         }
-        let first_missed = self.events.partition_point(|event| event.revision <= watcher.after);
+        let first_missed = self.events.partition_point(|event| event.revision() <= watcher.after);
         let replay = self.events.range(first_missed..).filter(|event| watcher.matches(event)).cloned().collect();
         self.watchers.push(Arc::clone(watcher));
         Ok(replay)
+    }
+
+    /// Returns the revision up to which the events are complete.
+    pub(super) fn progress(&self) -> Revision {
+        self.progress
     }
 
     pub(super) fn unregister(&mut self, watcher: &Arc<Watcher>) {
@@ -121,11 +149,11 @@ impl Log {
             self.ages.pop_front();
         }
         for event in &self.events {
-            if event.revision > oldest {
+            if event.revision() > oldest {
                 if count <= self.retention.events && bytes <= max_bytes {
                     break;
                 }
-                oldest = event.revision;
+                oldest = event.revision();
             }
             count -= 1;
             bytes -= history_bytes(event);
@@ -139,8 +167,8 @@ impl Log {
     }
 
     /// Removes and returns the oldest event if it was compacted.
-    pub(super) fn pop_compacted(&mut self) -> Option<Arc<StorageEvent>> {
-        let event = self.events.pop_front_if(|event| event.revision <= self.oldest)?;
+    pub(super) fn pop_compacted(&mut self) -> Option<Arc<Delivery>> {
+        let event = self.events.pop_front_if(|event| event.revision() <= self.oldest)?;
         self.bytes -= history_bytes(&event);
         Some(event)
     }
@@ -162,6 +190,10 @@ fn body_bytes(value: Option<&super::StoredValue>) -> usize {
 
 /// Returns the cost of keeping an event: the body that it replaced, which only history holds, and a fixed part. The new
 /// body is either live or counted with the next event of its key.
-fn history_bytes(event: &StorageEvent) -> usize {
-    body_bytes(event.previous.as_ref()) + EVENT_BYTES
+fn history_bytes(event: &Delivery) -> usize {
+    let previous = match event {
+        Delivery::Event { event, .. } => body_bytes(event.previous.as_ref()),
+        Delivery::Progress(_) | Delivery::Unreadable { .. } => 0,
+    };
+    previous + EVENT_BYTES
 }

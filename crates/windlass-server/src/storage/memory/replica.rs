@@ -1,0 +1,243 @@
+//! A copy of another storage in memory.
+
+use std::{collections::BTreeMap, fmt, mem, ops::Bound, sync::Arc};
+
+use futures::StreamExt as _;
+use parking_lot::{Mutex, RwLock};
+use tokio::{sync::watch, time::Instant};
+
+use super::{
+    Delivery, Effects, EventStream, Index, Log, Range, RangeQuery, Retention, Revision, Store,
+    StorageError, StorageEvent, StoredValue, Version, WATCH_CAPACITY,
+};
+
+/// The values and the recent history of another storage, in memory. Clones share them.
+///
+/// The owner reads that storage and passes everything on: first all values, then the items of a watch of all keys.
+///
+/// Guaranteed: each read and each watch behaves as that of a storage whose current revision is [`Self::revision`], and
+/// whose history before [`Self::oldest`] is compacted. A revision becomes visible with all of its events.
+///
+/// A key whose value could not be decoded has no value here: reading it, or a range with it, is an error. The owner then
+/// reads from the other storage.
+#[derive(Clone)]
+pub struct Replica {
+    store: Arc<Store>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    position: watch::Sender<Revision>,
+    /// The keys with a value in the readable history that could not be decoded. Locked after the index.
+    unreadable: Mutex<BTreeMap<Arc<str>, Unreadable>>,
+}
+
+#[derive(Clone, Debug)]
+struct Unreadable {
+    reason: String,
+    /// The revision at which a readable value replaced it, or at which it was deleted.
+    replaced: Option<Revision>,
+}
+
+impl Replica {
+    /// Creates a copy of `values`, which are all values of the other storage at one revision, in key order.
+    #[must_use]
+    pub fn new(retention: Retention, values: Range, unreadable: Vec<(Arc<str>, String)>) -> Self {
+        let store = Store {
+            index: RwLock::new(Index::new()),
+            log: Mutex::new(Log::new(retention)),
+            retention,
+            watch_capacity: WATCH_CAPACITY,
+        };
+        let (position, _) = watch::channel(Revision(0));
+        let shared = Shared { position, unreadable: Mutex::default() };
+        let replica = Self { store: Arc::new(store), shared: Arc::new(shared) };
+        replica.reset(values, unreadable);
+        replica
+    }
+
+    /// Replaces everything. The history starts with these values, and all watches end with [`StorageError::Lagged`].
+    pub fn reset(&self, values: Range, unreadable: Vec<(Arc<str>, String)>) {
+        let Range { revision, values, .. } = values;
+        let unreadable = unreadable.into_iter().map(|(key, reason)| (key, Unreadable { reason, replaced: None }));
+        let (mut index, mut log) = (Index::of(values, revision), Log::after(self.store.retention, revision));
+        {
+            let mut current = self.store.index.write();
+            mem::swap(&mut *current, &mut index);
+            mem::swap(&mut *self.store.log.lock(), &mut log);
+            *self.shared.unreadable.lock() = unreadable.collect();
+            self.shared.position.send_replace(revision);
+        }
+        for watcher in log.take_watchers() {
+            drop(watcher.mailbox.close());
+            watcher.mailbox.wake();
+        }
+    }
+
+    /// Applies items of a watch of all keys after [`Self::revision`]. Their last revision must be complete. Events need
+    /// no previous values.
+    pub fn apply(&self, items: impl IntoIterator<Item = Delivery>) {
+        let mut effects = Effects::default();
+        {
+            let mut index = self.store.index.write();
+            let mut log = self.store.log.lock();
+            let now = Instant::now();
+            for item in items {
+                let item = match item {
+                    Delivery::Event { event, completes } => self.put_event(&mut index, event, completes),
+                    Delivery::Unreadable { key, revision, completes, reason } => {
+                        let key = index.shared_key(&key);
+                        index.put(&key, Version::Deleted(revision));
+                        let unreadable = Unreadable { reason: reason.clone(), replaced: None };
+                        self.shared.unreadable.lock().insert(Arc::clone(&key), unreadable);
+                        Delivery::Unreadable { key, revision, completes, reason }
+                    }
+                    Delivery::Progress(revision) => {
+                        if revision > log.progress() {
+                            let item = Arc::new(Delivery::Progress(revision));
+                            effects.woken.extend(log.put(&item, &mut effects.freed.backlogs));
+                        }
+                        continue;
+                    }
+                };
+                effects.woken.extend(log.append(Arc::new(item), now, &mut effects.freed.backlogs));
+            }
+            index.advance(log.progress());
+            effects.freed.trim_excess(&mut index, &mut log, now);
+            index.unpin_excess(self.store.retention.pages, now, &mut effects.freed.versions);
+            self.forget_replaced(index.oldest());
+            self.shared.position.send_replace(index.revision());
+        }
+        for watcher in effects.woken {
+            watcher.mailbox.wake();
+        }
+    }
+
+    /// Reports the progress to all watches. Events of other keys do not.
+    pub fn report_progress(&self) {
+        let mut freed = super::Freed::default();
+        let woken = {
+            let mut log = self.store.log.lock();
+            let progress = Arc::new(Delivery::Progress(log.progress()));
+            log.put(&progress, &mut freed.backlogs)
+        };
+        for watcher in woken {
+            watcher.mailbox.wake();
+        }
+    }
+
+    /// Stores the new value of an event, and completes the event with the previous one.
+    fn put_event(&self, index: &mut Index, event: StorageEvent, completes: bool) -> Delivery {
+        let StorageEvent { revision, key, current, .. } = event;
+        let key = index.shared_key(&key);
+        let previous = index.latest(&key).cloned();
+        let current = current.map(|value| StoredValue { key: Arc::clone(&key), ..value });
+        index.put(&key, current.clone().map_or(Version::Deleted(revision), Version::Live));
+        let mut unreadable = self.shared.unreadable.lock();
+        if let Some(previous) = unreadable.get_mut(&key).filter(|previous| previous.replaced.is_none()) {
+            previous.replaced = Some(revision);
+            let reason = format!("the previous value is unreadable: {}", previous.reason);
+            return Delivery::Unreadable { key, revision, completes, reason };
+        }
+        Delivery::Event { event: StorageEvent { revision, key, current, previous }, completes }
+    }
+
+    fn forget_replaced(&self, oldest: Revision) {
+        let mut unreadable = self.shared.unreadable.lock();
+        if !unreadable.is_empty() {
+            unreadable.retain(|_, value| value.replaced.is_none_or(|replaced| replaced > oldest));
+        }
+    }
+
+    /// Returns the current revision.
+    #[must_use]
+    pub fn revision(&self) -> Revision {
+        self.store.index.read().revision()
+    }
+
+    /// Returns the oldest readable revision.
+    #[must_use]
+    pub fn oldest(&self) -> Revision {
+        self.store.index.read().oldest()
+    }
+
+    /// Waits until a revision is current. Waits forever if the owner does not pass it on.
+    pub async fn wait_for(&self, revision: Revision) {
+        let mut position = self.shared.position.subscribe();
+        // Cannot fail, because `self` holds the sender.
+        let _ = position.wait_for(|position| *position >= revision).await;
+    }
+
+    /// Returns the value of `key` and the revision at which it was read.
+    ///
+    /// # Errors
+    /// If the revision or the value cannot be read.
+    pub fn get(&self, key: &str, at: Option<Revision>) -> Result<(Revision, Option<StoredValue>), StorageError> {
+        let index = self.store.index.read();
+        let revision = index.readable(at)?;
+        if let Some(value) = self.shared.unreadable.lock().get(key) {
+            return Err(value.error(key));
+        }
+        Ok((revision, index.get(key, revision).cloned()))
+    }
+
+    /// Returns the body of `key` that was written at a revision, if it is in the history.
+    #[must_use]
+    pub fn version(&self, key: &str, modified: Revision) -> Option<StoredValue> {
+        let index = self.store.index.read();
+        index.get(key, modified).filter(|value| value.modified == modified).cloned()
+    }
+
+    /// Returns the values under a prefix, in key order, like [`Storage::range`](super::super::Storage::range).
+    ///
+    /// # Errors
+    /// If the revision or one of the values under the prefix cannot be read.
+    pub fn range(&self, query: &RangeQuery) -> Result<Range, StorageError> {
+        self.check_readable(&query.prefix)?;
+        let range = self.store.range(query)?;
+        // A value that arrived in the meantime is missing in the range.
+        self.check_readable(&query.prefix)?;
+        Ok(range)
+    }
+
+    fn check_readable(&self, prefix: &str) -> Result<(), StorageError> {
+        let unreadable = self.shared.unreadable.lock();
+        if unreadable.is_empty() {
+            return Ok(());
+        }
+        let mut following = unreadable.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        match following.next().filter(|(key, _)| key.starts_with(prefix)) {
+            Some((key, value)) => Err(value.error(key)),
+            None => Ok(()),
+        }
+    }
+
+    /// Watches the events under a prefix, like [`Storage::watch`](super::super::Storage::watch). After the history, the
+    /// watch reports its progress.
+    ///
+    /// # Errors
+    /// If the history does not reach back to `after`.
+    pub fn watch(&self, prefix: &str, after: Revision) -> Result<EventStream, StorageError> {
+        Ok(self.store.watch_reporting(prefix, after)?.boxed())
+    }
+
+    /// Removes the history before `upto`, at most up to the current revision.
+    pub fn compact(&self, upto: Revision) {
+        let upto = upto.min(self.revision());
+        // Cannot fail, because the revision only grows.
+        let _ = self.store.compact(upto);
+        self.forget_replaced(upto);
+    }
+}
+
+impl Unreadable {
+    fn error(&self, key: &str) -> StorageError {
+        StorageError::Unreadable { key: key.to_owned(), source: self.reason.clone().into() }
+    }
+}
+
+impl fmt::Debug for Replica {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replica").field("revision", &self.revision()).field("oldest", &self.oldest()).finish()
+    }
+}

@@ -1,0 +1,270 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use windlass_server::storage::{MemoryStorage, next_event, suite::PATIENCE as TEST_PATIENCE};
+
+use super::*;
+use crate::transform::Failure;
+
+/// Stores bodies in upper case. Those that begin with `!` cannot be decoded.
+#[derive(Debug, Default)]
+struct UpperCase {
+    decoded: AtomicUsize,
+}
+
+impl Transform for UpperCase {
+    fn encode(&self, _key: &str, body: Bytes) -> Result<Bytes, Failure> {
+        Ok(body.to_ascii_uppercase().into())
+    }
+
+    fn decode(&self, value: StoredValue) -> Result<StoredValue, Failure> {
+        self.decoded.fetch_add(1, Ordering::Relaxed);
+        if value.body.starts_with(b"!") {
+            return Err("it is damaged".into());
+        }
+        let body = value.body.to_ascii_lowercase().into();
+        Ok(StoredValue { body, ..value })
+    }
+}
+
+/// A store whose watches can be held and failed.
+#[derive(Debug)]
+struct Below {
+    store: MemoryStorage,
+    is_held: watch::Sender<bool>,
+    failure: Arc<Mutex<Option<StorageError>>>,
+    probes: AtomicUsize,
+    ranges: AtomicUsize,
+}
+
+impl Below {
+    fn new() -> Arc<Self> {
+        let (is_held, _) = watch::channel(false);
+        let (probes, ranges) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Arc::new(Self { store: MemoryStorage::new(), is_held, failure: Arc::default(), probes, ranges })
+    }
+
+    async fn put(&self, key: &str, body: &'static str) -> Revision {
+        let (_, current) = self.store.get(key, None).await.unwrap();
+        let expect = current.map_or(Expect::Absent, |current| Expect::Unchanged(current.modified));
+        self.store.commit(key, expect, Change::Put(body.into())).await.unwrap().revision
+    }
+}
+
+impl Storage for Below {
+    fn revision(&self) -> BoxFuture<'_, Result<Revision, StorageError>> {
+        self.probes.fetch_add(1, Ordering::Relaxed);
+        async {
+            tokio::task::yield_now().await;
+            self.store.revision().await
+        }
+        .boxed()
+    }
+
+    fn get<'a>(
+        &'a self,
+        key: &'a str,
+        at: Option<Revision>,
+    ) -> BoxFuture<'a, Result<(Revision, Option<StoredValue>), StorageError>> {
+        self.store.get(key, at)
+    }
+
+    fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>> {
+        self.ranges.fetch_add(1, Ordering::Relaxed);
+        self.store.range(query)
+    }
+
+    fn commit<'a>(
+        &'a self,
+        key: &'a str,
+        expect: Expect,
+        change: Change,
+    ) -> BoxFuture<'a, Result<Committed, CommitError>> {
+        self.store.commit(key, expect, change)
+    }
+
+    fn watch<'a>(&'a self, prefix: &'a str, after: Revision) -> BoxFuture<'a, Result<EventStream, StorageError>> {
+        async move {
+            let events = self.store.watch(prefix, after).await?;
+            let (is_held, failure) = (self.is_held.subscribe(), Arc::clone(&self.failure));
+            let held = move |item| {
+                let (mut is_held, failure) = (is_held.clone(), Arc::clone(&failure));
+                async move {
+                    let _ = is_held.wait_for(|is_held| !is_held).await;
+                    failure.lock().take().map_or(item, Err)
+                }
+            };
+            Ok(events.then(held).boxed())
+        }
+        .boxed()
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), StorageError>> {
+        self.store.compact(upto)
+    }
+}
+
+type Cached = CachedStorage<UpperCase>;
+
+async fn start(below: &Arc<Below>) -> Cached {
+    CachedStorage::start(Arc::clone(below) as _, UpperCase::default(), Retention::default()).await.unwrap()
+}
+
+async fn create(storage: &Cached, key: &str, body: &'static str) -> Revision {
+    storage.commit(key, Expect::Absent, Change::Put(body.into())).await.unwrap().revision
+}
+
+fn text(value: Option<StoredValue>) -> String {
+    value.map_or_else(|| "missing".into(), |value| String::from_utf8(value.body.to_vec()).unwrap())
+}
+
+async fn get(storage: &Cached, key: &str) -> String {
+    text(storage.get(key, None).await.unwrap().1)
+}
+
+fn decoded(storage: &Cached) -> usize {
+    storage.shared.transform.decoded.load(Ordering::Relaxed)
+}
+
+windlass_server::storage_suite! {
+    shared || async { Arc::new(start(&Below::new()).await) as Arc<dyn Storage> }
+}
+
+#[tokio::test]
+async fn values_are_read_from_memory() {
+    let below = Below::new();
+    below.put("/a/1", "ONE").await;
+    let storage = start(&below).await;
+    let ranges = below.ranges.load(Ordering::Relaxed);
+    below.put("/a/2", "TWO").await;
+    assert_eq!([get(&storage, "/a/1").await, get(&storage, "/a/2").await], ["one", "two"]);
+    let range = storage.range(RangeQuery::prefix("/a/")).await.unwrap();
+    assert_eq!(range.values.into_iter().map(|value| text(Some(value))).collect::<Vec<_>>(), ["one", "two"]);
+    assert_eq!((decoded(&storage), below.ranges.load(Ordering::Relaxed)), (2, ranges));
+}
+
+#[tokio::test]
+async fn own_writes_are_not_decoded() {
+    let below = Below::new();
+    let storage = start(&below).await;
+    let created = create(&storage, "/a", "one").await;
+    let update = storage.commit("/a", Expect::Unchanged(created), Change::Put("two".into())).await.unwrap();
+    assert_eq!((text(update.value), text(update.previous)), ("two".into(), "one".into()));
+    assert_eq!(get(&storage, "/a").await, "two");
+    assert_eq!((text(below.store.get("/a", None).await.unwrap().1), decoded(&storage)), ("TWO".into(), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn late_copy_is_not_read() {
+    let below = Below::new();
+    let storage = start(&below).await;
+    below.is_held.send_replace(true);
+    below.put("/a", "ONE").await;
+    let begun = time::Instant::now();
+    assert_eq!(get(&storage, "/a").await, "one");
+    assert_eq!(begun.elapsed(), PATIENCE, "the read waits for the copy first");
+    let reading = get(&storage, "/a");
+    below.is_held.send_replace(false);
+    let begun = time::Instant::now();
+    assert_eq!(reading.await, "one");
+    assert!(begun.elapsed() < PATIENCE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn recent_reads_include_own_writes() {
+    let below = Below::new();
+    let storage = start(&below).await;
+    let created = create(&storage, "/a/1", "one").await;
+    assert_eq!(get(&storage, "/a/1").await, "one");
+    below.is_held.send_replace(true);
+    storage.commit("/a/1", Expect::Unchanged(created), Change::Put("two".into())).await.unwrap();
+    let deleted = create(&storage, "/a/2", "three").await;
+    storage.commit("/a/2", Expect::Unchanged(deleted), Change::Delete).await.unwrap();
+    below.put("/b/1", "OTHER").await;
+    let probes = below.probes.load(Ordering::Relaxed);
+    let recent = async |key| text(storage.get_recent(key).await.unwrap());
+    assert_eq!([recent("/a/1").await, recent("/a/2").await, recent("/b/1").await], ["two", "missing", "missing"]);
+    // Without own writes, the copy suffices.
+    assert_eq!(storage.range_recent("/b/").await.unwrap().values, []);
+    assert_eq!(below.probes.load(Ordering::Relaxed), probes);
+    let found = storage.range_recent("/a/").await.unwrap();
+    assert_eq!(found.values.into_iter().map(|value| text(Some(value))).collect::<Vec<_>>(), ["two"]);
+    below.is_held.send_replace(false);
+    assert_eq!(get(&storage, "/b/1").await, "other");
+    assert_eq!(storage.shared.writes.last_below(""), Revision(0), "the writes are forgotten with their events");
+}
+
+#[tokio::test]
+async fn concurrent_readers_share_a_probe() {
+    let below = Below::new();
+    let storage = start(&below).await;
+    create(&storage, "/a", "one").await;
+    let probes = below.probes.load(Ordering::Relaxed);
+    let found = futures::future::join_all((0..100).map(|_| get(&storage, "/a"))).await;
+    assert!(found.iter().all(|found| found == "one"), "{found:?}");
+    // The first one, and one for all that came while it was in progress.
+    assert_eq!(below.probes.load(Ordering::Relaxed) - probes, 2);
+}
+
+#[tokio::test]
+async fn missed_history_is_replaced_by_all_values() {
+    let below = Below::new();
+    let storage = start(&below).await;
+    let created = create(&storage, "/a", "one").await;
+    let mut events = storage.watch("/a", Revision(1)).await.unwrap();
+    assert_eq!(next(&mut events).await.unwrap().revision, created);
+    *below.failure.lock() = Some(StorageError::Compacted { oldest: created });
+    below.put("/a", "TWO").await;
+    assert_eq!(get(&storage, "/a").await, "two");
+    let error = next(&mut events).await.unwrap_err();
+    assert!(matches!(error, StorageError::Lagged { after } if after == created), "{error}");
+    // The copy has no history of its own any more, but the store below has.
+    let mut events = storage.watch("/a", created).await.unwrap();
+    assert_eq!(text(next(&mut events).await.unwrap().current), "two");
+}
+
+#[tokio::test]
+async fn failed_watch_is_resumed() {
+    let below = Below::new();
+    let storage = start(&below).await;
+    let mut events = storage.watch("", Revision(1)).await.unwrap();
+    *below.failure.lock() = Some(StorageError::Unavailable("no majority".into()));
+    let first = below.put("/a", "ONE").await;
+    let second = below.put("/a", "TWO").await;
+    assert_eq!([next(&mut events).await.unwrap().revision, next(&mut events).await.unwrap().revision], [first, second]);
+}
+
+#[tokio::test]
+async fn value_that_cannot_be_decoded_affects_no_other() {
+    let below = Below::new();
+    for (key, body) in [("/a/1", "!"), ("/a/2", "TWO"), ("/b/1", "THREE")] {
+        below.put(key, body).await;
+    }
+    let storage = start(&below).await;
+    let mut events = storage.watch("", storage.revision().await.unwrap()).await.unwrap();
+    assert_eq!([get(&storage, "/a/2").await, get(&storage, "/b/1").await], ["two", "three"]);
+    let error = storage.get("/a/1", None).await.unwrap_err().to_string();
+    assert_eq!(error, "unable to transform key \"/a/1\": it is damaged");
+    assert_eq!(storage.range(RangeQuery::prefix("/a/")).await.unwrap_err().to_string(), error);
+    assert_eq!(storage.range(RangeQuery::prefix("/b/")).await.unwrap().values.len(), 1);
+    below.put("/a/2", "!").await;
+    below.put("/a/1", "ONE").await;
+    below.put("/b/1", "FOUR").await;
+    let unreadable = [next(&mut events).await.unwrap_err(), next(&mut events).await.unwrap_err()];
+    assert_eq!(unreadable.map(|error| error.to_string()), [
+        "unable to transform key \"/a/2\": it is damaged",
+        "unable to transform key \"/a/1\": the previous value is unreadable: it is damaged",
+    ]);
+    let event = next(&mut events).await.unwrap();
+    assert_eq!([text(event.previous), text(event.current)], ["three", "four"]);
+    assert_eq!(get(&storage, "/a/1").await, "one");
+}
+
+async fn next(events: &mut EventStream) -> Result<windlass_server::storage::StorageEvent, StorageError> {
+    time::timeout(TEST_PATIENCE, next_event(events)).await.expect("an item in time").expect("the watch continues")
+}
