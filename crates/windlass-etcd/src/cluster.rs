@@ -5,8 +5,8 @@
 //!   executed at most once.
 //! - A member that is down, paused, or has no leader delays a request only until another one has accepted a connection.
 //!
-//! Members are tried in the order of the endpoints, those that failed last at the end. There is no way back to a member
-//! while the current one works.
+//! Members are tried in the order of the endpoints, those that failed last at the end. The client stays with a member while
+//! it works.
 
 use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
 
@@ -73,6 +73,11 @@ impl Unreachable {
     pub(crate) fn reasons(&self) -> String {
         let reasons = self.reasons.iter().map(|(endpoint, reason)| format!("{endpoint}: {}", chain(&**reason)));
         reasons.collect::<Vec<_>>().join("; ")
+    }
+
+    /// Reports whether another attempt may succeed with one of the endpoints.
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.reasons.iter().any(|(_, reason)| reason.is_temporary())
     }
 }
 

@@ -79,6 +79,24 @@ pub(crate) enum ConnectError {
     Version { version: String },
 }
 
+impl ConnectError {
+    /// Reports whether another attempt may succeed without a change of the settings.
+    pub(crate) fn is_temporary(&self) -> bool {
+        match self {
+            Self::Tcp(_) | Self::Http(_) | Self::Timeout(_) | Self::NoLeader | Self::Learner => true,
+            // Certificates that are not accepted are invalid data.
+            Self::Handshake(error) => error.kind() != io::ErrorKind::InvalidData,
+            Self::Call(CallError::Status(status)) => status.is_unavailable(),
+            Self::Call(_) => true,
+            Self::File { .. }
+            | Self::NoAuthority
+            | Self::HalfCertificate
+            | Self::Configuration(_)
+            | Self::Version { .. } => false,
+        }
+    }
+}
+
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}

@@ -15,8 +15,8 @@ pub struct Options {
     pub tls: Tls,
     /// The user, if etcd requires one. Client certificates need none.
     pub credentials: Option<Credentials>,
-    /// The time for connecting to one member. Defaults to 20 s, as in kube-apiserver. If a member does not respond
-    /// quickly, the next one is tried at the same time.
+    /// The time for connecting to one member, and for the first connection to any of them. Defaults to 20 s, as in
+    /// kube-apiserver. If a member does not respond quickly, the next one is tried at the same time.
     pub connect_timeout: Duration,
     /// The time for one operation, including its other attempts. Defaults to 10 s: etcd itself gives up after 7.
     pub request_timeout: Duration,

@@ -3,14 +3,14 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
-use tokio::time;
+use tokio::time::{self, Instant};
 use windlass_server::storage::{
     Change, CommitError, Committed, EventStream, Expect, Range, RangeQuery, Revision, Storage, StorageError,
     StoredValue,
 };
 
 use crate::{
-    cluster::{COMPACT, Cluster, TXN, Unreachable},
+    cluster::{COMPACT, Cluster, TXN},
     compactor::Compactor,
     errors::Status,
     keys::Keys,
@@ -26,6 +26,9 @@ use crate::{
 
 /// The time for a health check, as in kube-apiserver.
 const CHECK_LIMIT: Duration = Duration::from_secs(2);
+
+/// The pause between two attempts to connect for the first time.
+const START_PAUSE: Duration = Duration::from_millis(250);
 
 /// The error for an etcd that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +57,8 @@ pub(crate) struct Shared {
 }
 
 impl EtcdStorage {
-    /// Connects to the first endpoint that can be used.
+    /// Connects to the first endpoint that can be used. While etcd is starting or has no leader, this tries again, until
+    /// [`connect_timeout`](Options::connect_timeout) has passed.
     ///
     /// # Errors
     /// If none can be used, for example because its version of etcd is not supported.
@@ -64,8 +68,14 @@ impl EtcdStorage {
         }
         let keys = Keys::new(&options.root, &options.prefix);
         let reader = Reader { cluster: Cluster::new(options), keys };
-        if let Err(unreachable) = reader.cluster.connection().await {
-            return Err(ConnectError::Unreachable { reasons: Unreachable::reasons(&unreachable) });
+        let deadline = Instant::now() + reader.cluster.options.connect_timeout;
+        while let Err(unreachable) = reader.cluster.connection().await {
+            let reasons = unreachable.reasons();
+            if !unreachable.is_temporary() || Instant::now() + START_PAUSE > deadline {
+                return Err(ConnectError::Unreachable { reasons });
+            }
+            tracing::info!(reasons, "etcd cannot be used yet");
+            time::sleep(START_PAUSE).await;
         }
         let (leases, watches) = (Leases::default(), Watches::default());
         Ok(Self { shared: Arc::new(Shared { reader: Arc::new(reader), leases, watches }) })

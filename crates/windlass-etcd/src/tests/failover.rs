@@ -104,7 +104,7 @@ async fn silent_and_absent_members_do_not_delay_the_connection() {
 }
 
 #[tokio::test]
-async fn unsupported_version_and_missing_leader_prevent_the_connection() {
+async fn members_that_cannot_serve_requests_are_not_used() {
     use crate::messages::StatusResponse;
     let status = |version: &str, leader, is_learner| {
         Answer::message(&StatusResponse { version: version.into(), leader, is_learner })
@@ -115,9 +115,26 @@ async fn unsupported_version_and_missing_leader_prevent_the_connection() {
         (status("3.6.0", 1, true), "the member is a learner, which serves no requests"),
     ] {
         let member = Fake::start(move |_, _| answer.clone()).await;
-        let error = EtcdStorage::connect(Options::new([member.endpoint()])).await.unwrap_err().to_string();
+        let options = Options { connect_timeout: Duration::from_millis(300), ..Options::new([member.endpoint()]) };
+        let error = EtcdStorage::connect(options).await.unwrap_err().to_string();
         assert!(error.starts_with(&format!("cannot connect to etcd: {}: {why}", member.endpoint())), "{error}");
     }
+}
+
+#[tokio::test]
+async fn first_connection_waits_for_a_leader() {
+    use crate::messages::StatusResponse;
+    let member = Fake::start(|method, number| match method {
+        "Status" => {
+            let leader = u64::from(number > 1);
+            Answer::message(&StatusResponse { version: "3.6.0".into(), leader, is_learner: false })
+        }
+        _ => range(9),
+    });
+    let member = member.await;
+    let storage = EtcdStorage::connect(Options::new([member.endpoint()])).await.unwrap();
+    assert_eq!(storage.revision().await.unwrap(), Revision(9));
+    assert_eq!(member.count("Status"), 3);
 }
 
 #[test]
