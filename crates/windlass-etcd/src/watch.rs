@@ -273,7 +273,8 @@ impl Watch {
         }
         self.revisions.restart();
         let after = self.revisions.complete();
-        let (stream, current) = resume(&self.reader, &self.prefix, &self.range, after, self.previous, Duration::MAX).await?;
+        let (stream, current) =
+            resume(&self.reader, &self.prefix, &self.range, after, self.previous, Duration::MAX).await?;
         (self.stream, self.wanted, self.requested) = (stream, current, None);
         Ok(())
     }

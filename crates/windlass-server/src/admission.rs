@@ -118,7 +118,8 @@ impl Admission for NamespaceLifecycle {
             let missing = || Status::not_found(&GroupResource::new("", "namespaces"), namespace);
             let namespaces = resources.get("", "v1", "namespaces").ok_or_else(missing)?;
             let target = Target::object(namespaces, None, namespace);
-            let is_open = |found: &Item| Ok::<_, Status>(!found.encoded.meta().map_err(Status::internal)?.is_deleting());
+            let is_open =
+                |found: &Item| Ok::<_, Status>(!found.encoded.meta().map_err(Status::internal)?.is_deleting());
             if let Some(found) = registry.peek_recent(&target).await?
                 && is_open(&found)?
             {

@@ -12,6 +12,7 @@
 mod handshake;
 mod impersonation;
 mod static_tokens;
+mod keys;
 mod token;
 mod token_cache;
 

@@ -18,8 +18,8 @@ use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
 use tokio::{task::AbortHandle, time};
 use windlass_server::storage::{
-    Change, CommitError, Committed, EventStream, Expect, Range, RangeQuery, Replica, Retention, Revision,
-    Storage, StorageError, StoredValue,
+    Change, CommitError, Committed, EventStream, Expect, Range, RangeQuery, Replica, Retention, Revision, Storage,
+    StorageError, StoredValue,
 };
 
 use self::{probe::Probe, writes::Writes};

@@ -1,10 +1,11 @@
-//! Tokens of service accounts: JSON web tokens that this server signs (ES256) and verifies.
+//! Tokens of service accounts: JSON web tokens that this server signs and verifies.
 //!
 //! A token names its account, its audiences and its lifetime. It can be bound to a pod, a node or a secret. It becomes
 //! invalid when that object or the account is deleted. By default the key is generated from the operating system's
 //! random source, never from a seed, and exists as long as the server.
 
 use std::{
+    collections::BTreeSet,
     fmt, fs, io,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
@@ -12,48 +13,41 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::Timestamp;
-use ring::{
-    rand::SystemRandom,
-    signature::{
-        ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, UnparsedPublicKey,
-    },
-};
-use rustls::pki_types::{PrivateKeyDer, pem::PemObject as _};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use windlass_api::{Meta, Status};
 
-use super::Identity;
+use super::{
+    Identity,
+    keys::{Algorithm, PublicKey, SigningKey},
+};
 use crate::identity::User;
 use crate::{codec::go_quote, object::Tree, registry::Registry, resource::Target, tls::write_secret};
 
 /// The default issuer of tokens.
 const ISSUER: &str = "https://kubernetes.default.svc";
 
-/// The DER prefix of a P-256 key in its `SubjectPublicKeyInfo`.
-const SPKI_PREFIX: [u8; 26] = [
-    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
-    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
-];
-
-/// The issuer name and the signing key of service account tokens.
+/// The issuer name and the keys of service account tokens.
 ///
 /// By default the issuer is `https://kubernetes.default.svc`, and a key is generated with the first token. Tokens are then
 /// invalid after a restart, even if the storage lasts.
 #[must_use]
 pub struct TokenIssuer {
     name: Arc<str>,
-    key: Option<Key>,
+    others: Vec<Arc<str>>,
+    key: Option<SigningKey>,
+    verifying: Vec<PublicKey>,
 }
 
-/// The error for a key that cannot sign tokens.
+/// The error for a key that cannot sign or verify tokens.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The key is not valid PEM.
-    #[error("cannot parse the signing key of service account tokens as PEM")]
+    #[error("cannot parse the key of service account tokens as PEM")]
     Pem(#[source] rustls::pki_types::pem::Error),
     /// The key is of an unsupported type.
-    #[error("unsupported signing key of service account tokens: expected ECDSA P-256 in PKCS #8")]
+    #[error(
+        "unsupported key of service account tokens: expected RSA of at least 2048 bits, or ECDSA over P-256 or P-384"
+    )]
     Kind,
     /// The file of the key could not be read or written.
     #[error("could not use {}", path.display())]
@@ -69,13 +63,12 @@ pub enum KeyError {
 /// Issues and verifies tokens.
 pub(crate) struct Issuer {
     name: Arc<str>,
+    /// Further issuers whose tokens are accepted.
+    others: Vec<Arc<str>>,
     /// Generated with the first token, unless one was configured.
-    key: OnceLock<Key>,
-}
-
-struct Key {
-    pair: EcdsaKeyPair,
-    id: String,
+    key: OnceLock<SigningKey>,
+    /// The public keys that verify tokens, in addition to that of `key`.
+    verifying: Vec<PublicKey>,
 }
 
 /// An object that a token is bound to.
@@ -138,14 +131,20 @@ const KINDS: [(&str, &str); 3] = [("pod", "pods"), ("secret", "secrets"), ("node
 
 impl Default for TokenIssuer {
     fn default() -> Self {
-        Self { name: ISSUER.into(), key: None }
+        Self::named(ISSUER)
     }
 }
 
 impl TokenIssuer {
     /// Creates an issuer with this URL as its name. The URL is also the default audience of tokens.
     pub fn named(name: impl Into<Arc<str>>) -> Self {
-        Self { name: name.into(), key: None }
+        Self { name: name.into(), others: Vec::new(), key: None, verifying: Vec::new() }
+    }
+
+    /// Accepts the tokens of another issuer, too, so that the name of this one can be changed.
+    pub fn accepting(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.others.push(name.into());
+        self
     }
 
     /// Sets the private key to the one in a file. Creates the file, with a generated key, on first use.
@@ -160,14 +159,15 @@ impl TokenIssuer {
         self.signing_with(&fs::read_to_string(path).map_err(failed)?)
     }
 
-    /// Sets the private key: ECDSA over P-256, as PKCS #8 in PEM.
+    /// Sets the private key: RSA, or ECDSA over P-256 or P-384, in PEM.
     pub fn signing_with(self, pem: &str) -> Result<Self, KeyError> {
-        let PrivateKeyDer::Pkcs8(der) = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(KeyError::Pem)? else {
-            return Err(KeyError::Kind);
-        };
-        let random = SystemRandom::new();
-        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.secret_pkcs8_der(), &random);
-        Ok(Self { key: Some(Key::new(pair.map_err(|_| KeyError::Kind)?)), ..self })
+        Ok(Self { key: Some(SigningKey::from_pem(pem.as_bytes())?), ..self })
+    }
+
+    /// Accepts tokens that were signed with other keys, too. `pem` has their public keys, private keys or certificates.
+    pub fn verifying_with(mut self, pem: &str) -> Result<Self, KeyError> {
+        self.verifying.extend(PublicKey::all_from_pem(pem.as_bytes())?);
+        Ok(self)
     }
 }
 
@@ -177,18 +177,9 @@ impl fmt::Debug for TokenIssuer {
     }
 }
 
-impl Key {
-    fn new(pair: EcdsaKeyPair) -> Self {
-        let mut digest = Sha256::new();
-        digest.update(SPKI_PREFIX);
-        digest.update(pair.public_key().as_ref());
-        Self { id: URL_SAFE_NO_PAD.encode(digest.finalize()), pair }
-    }
-}
-
 impl Issuer {
-    pub(super) fn new(TokenIssuer { name, key }: TokenIssuer) -> Self {
-        Self { name, key: key.map_or_else(OnceLock::new, OnceLock::from) }
+    pub(super) fn new(TokenIssuer { name, others, key, verifying }: TokenIssuer) -> Self {
+        Self { name, others, key: key.map_or_else(OnceLock::new, OnceLock::from), verifying }
     }
 
     /// Returns the default audience of tokens: this server.
@@ -220,11 +211,11 @@ impl Issuer {
             "nbf": now,
             "sub": format!("{}{}:{}", crate::identity::SERVICE_ACCOUNT, grant.namespace, grant.name),
         });
-        let header = json!({"alg": "ES256", "kid": key.id});
+        let header = json!({"alg": key.public.algorithm.name(), "kid": key.public.id});
         let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let text = format!("{}.{}", encode(&header), encode(&claims));
-        let signature = key.pair.sign(&SystemRandom::new(), text.as_bytes());
-        let signature = signature.map_err(|_| Status::internal("failed to generate token: no randomness"))?;
+        let signature = key.sign(text.as_bytes());
+        let signature = signature.ok_or_else(|| Status::internal("failed to generate token: no randomness"))?;
         Ok(format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
 
@@ -234,15 +225,23 @@ impl Issuer {
         let invalid = |why: &str| TokenError::Invalid(why.to_owned());
         let token = std::str::from_utf8(token).map_err(|_| TokenError::Unknown)?;
         let (text, signature) = token.rsplit_once('.').ok_or(TokenError::Unknown)?;
-        let (_, payload) = text.split_once('.').ok_or(TokenError::Unknown)?;
+        let (header, payload) = text.split_once('.').ok_or(TokenError::Unknown)?;
         let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| TokenError::Unknown)?;
         let claims: Value = serde_json::from_slice(&payload).map_err(|_| TokenError::Unknown)?;
-        if claims.text(&["iss"]) != &*self.name {
+        let issuer = claims.text(&["iss"]);
+        if !self.issuers().any(|name| name == issuer) {
             return Err(TokenError::Unknown);
         }
-        let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.key().pair.public_key());
         let signature = URL_SAFE_NO_PAD.decode(signature).unwrap_or_default();
-        if public.verify(text.as_bytes(), &signature).is_err() {
+        let header = URL_SAFE_NO_PAD.decode(header).unwrap_or_default();
+        let header: Value = serde_json::from_slice(&header).unwrap_or_default();
+        let verifies = |key: &&PublicKey| {
+            key.algorithm.name() == header.text(&["alg"]) && key.verifies(text.as_bytes(), &signature)
+        };
+        let id = header.text(&["kid"]);
+        // A token without the ID of a known key may be signed with any of them.
+        let is_known = self.public_keys().any(|key| key.id == id);
+        if !self.public_keys().filter(|key| !is_known || key.id == id).any(|key| verifies(&key)) {
             return Err(invalid("go-jose/go-jose: error in cryptographic primitive"));
         }
         let token_audiences: Vec<String> =
@@ -278,38 +277,33 @@ impl Issuer {
 
     /// Returns the document at `/.well-known/openid-configuration`. `address` is the `host:port` of this server.
     pub(crate) fn configuration(&self, address: &str) -> Value {
+        let algorithms: BTreeSet<Algorithm> = self.public_keys().map(|key| key.algorithm).collect();
         json!({
             "issuer": &*self.name,
             "jwks_uri": format!("https://{address}/openid/v1/jwks"),
             "response_types_supported": ["id_token"],
             "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": ["ES256"],
+            "id_token_signing_alg_values_supported": algorithms.iter().map(|algorithm| algorithm.name()).collect::<Vec<_>>(),
         })
     }
 
-    /// Returns the document at `/openid/v1/jwks`: the public key.
+    /// Returns the document at `/openid/v1/jwks`: the public keys.
     pub(crate) fn key_set(&self) -> Value {
-        let key = self.key();
-        // An uncompressed point: a tag and two numbers of 32 bytes each.
-        let point = key.pair.public_key().as_ref();
-        let number = |range| URL_SAFE_NO_PAD.encode(point.get::<std::ops::Range<usize>>(range).unwrap_or_default());
-        json!({"keys": [{
-            "use": "sig", "kty": "EC", "kid": key.id, "crv": "P-256", "alg": "ES256",
-            "x": number(1..33), "y": number(33..65),
-        }]})
+        json!({"keys": self.public_keys().map(PublicKey::web_key).collect::<Vec<_>>()})
     }
 
-    fn key(&self) -> &Key {
-        self.key.get_or_init(|| {
-            let random = SystemRandom::new();
-            let pair = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random)
-                .ok()
-                .and_then(|pkcs8| {
-                    EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random).ok()
-                })
-                .expect("the operating system provides randomness, and a generated key is valid");
-            Key::new(pair)
-        })
+    fn key(&self) -> &SigningKey {
+        self.key.get_or_init(SigningKey::generate)
+    }
+
+    /// Returns the keys that verify tokens, each of them once.
+    fn public_keys(&self) -> impl Iterator<Item = &PublicKey> {
+        let own = &self.key().public;
+        std::iter::once(own).chain(self.verifying.iter().filter(move |key| *key != own))
+    }
+
+    fn issuers(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.name).chain(&self.others).map(|name| &**name)
     }
 }
 
@@ -473,10 +467,30 @@ mod tests {
         let token = issuer().issue(&grant(&own), now).unwrap();
         assert!(issuer().verify(token.as_bytes(), &own).is_ok());
         assert_eq!(issuer().configuration("x")["issuer"], NAME);
-        let other = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap().serialize_pem();
-        for (pem, why) in [(other.as_str(), "P-256"), ("no key", "as PEM")] {
-            let error = TokenIssuer::default().signing_with(pem).unwrap_err().to_string();
-            assert!(error.contains(why), "{error}");
-        }
+    }
+
+    #[test]
+    fn tokens_of_earlier_keys_and_names_are_accepted() {
+        let rsa = include_str!("keys/testdata/rsa-pkcs1.pem");
+        let earlier = Issuer::new(TokenIssuer::named("https://old").signing_with(rsa).unwrap());
+        let audience = ["api".to_owned()];
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let token = earlier.issue(&grant(&audience), now).unwrap();
+        let with = |issuer: TokenIssuer| Issuer::new(issuer);
+        let public = include_str!("keys/testdata/rsa-pkcs1.pub");
+        let current = with(TokenIssuer::named("https://new").accepting("https://old").verifying_with(public).unwrap());
+        assert!(current.verify(token.as_bytes(), &audience).is_ok());
+        let own = current.issue(&grant(&audience), now).unwrap();
+        assert!(current.verify(own.as_bytes(), &audience).is_ok());
+        assert_eq!(current.configuration("x")["id_token_signing_alg_values_supported"], json!(["ES256", "RS256"]));
+        let keys = current.key_set();
+        assert_eq!(
+            (keys.items(&["keys"]).len(), &keys["keys"][1]["kty"], &keys["keys"][1]["e"]),
+            (2, &json!("RSA"), &json!("AQAB"))
+        );
+        let other_name = with(TokenIssuer::named("https://new").verifying_with(public).unwrap());
+        assert_eq!(other_name.verify(token.as_bytes(), &audience).unwrap_err().to_string(), "invalid bearer token");
+        let other_key = with(TokenIssuer::named("https://new").accepting("https://old"));
+        assert!(other_key.verify(token.as_bytes(), &audience).unwrap_err().to_string().contains("cryptographic"));
     }
 }

@@ -411,7 +411,7 @@ struct Watch {
     replay: std::vec::IntoIter<Arc<Delivery>>,
     progress: Option<Revision>, // delivered after the replay
     delivered: Revision,        // the revision of the last returned event
-    over: bool,          // the end or an error has been returned
+    over: bool,                 // the end or an error has been returned
 }
 
 impl Stream for Watch {

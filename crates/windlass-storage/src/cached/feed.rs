@@ -140,10 +140,7 @@ pub(super) async fn read_all(
     }
 }
 
-async fn read_pages(
-    storage: &dyn Storage,
-    transform: &impl Transform,
-) -> Result<(Range, Unreadable), StorageError> {
+async fn read_pages(storage: &dyn Storage, transform: &impl Transform) -> Result<(Range, Unreadable), StorageError> {
     let revision = storage.revision().await?;
     let (mut values, mut unreadable): (Vec<StoredValue>, Unreadable) = (Vec::new(), Vec::new());
     let (mut start, mut limit) = (String::new(), PAGE);

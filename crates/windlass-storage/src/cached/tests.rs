@@ -256,10 +256,13 @@ async fn value_that_cannot_be_decoded_affects_no_other() {
     below.put("/a/1", "ONE").await;
     below.put("/b/1", "FOUR").await;
     let unreadable = [next(&mut events).await.unwrap_err(), next(&mut events).await.unwrap_err()];
-    assert_eq!(unreadable.map(|error| error.to_string()), [
-        "unable to transform key \"/a/2\": it is damaged",
-        "unable to transform key \"/a/1\": the previous value is unreadable: it is damaged",
-    ]);
+    assert_eq!(
+        unreadable.map(|error| error.to_string()),
+        [
+            "unable to transform key \"/a/2\": it is damaged",
+            "unable to transform key \"/a/1\": the previous value is unreadable: it is damaged",
+        ]
+    );
     let event = next(&mut events).await.unwrap();
     assert_eq!([text(event.previous), text(event.current)], ["three", "four"]);
     assert_eq!(get(&storage, "/a/1").await, "one");

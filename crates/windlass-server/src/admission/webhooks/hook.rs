@@ -136,7 +136,8 @@ impl Hook {
         let missing = || Status::not_found(&GroupResource::new("", "namespaces"), &write.namespace);
         let resources = registry.resources();
         let namespaces = resources.get("", "v1", "namespaces").ok_or_else(missing)?;
-        let found = registry.peek_recent(&Target::object(namespaces, None, &write.namespace)).await?.ok_or_else(missing)?;
+        let found =
+            registry.peek_recent(&Target::object(namespaces, None, &write.namespace)).await?.ok_or_else(missing)?;
         Ok(selects(&selector, &found.value()))
     }
 

@@ -12,7 +12,7 @@ const EVENT_BYTES: usize = 320;
 
 #[derive(Debug)]
 pub(super) struct Log {
-    events: VecDeque<Arc<Delivery>>, // in revision order, without progress
+    events: VecDeque<Arc<Delivery>>,     // in revision order, without progress
     progress: Revision,                  // `events` are complete up to this revision
     bytes: usize,                        // the size of `events` without live bodies, see `history_bytes`
     oldest: Revision,                    // events up to it are inaccessible, but may exist until trimmed

@@ -7,8 +7,8 @@ use parking_lot::{Mutex, RwLock};
 use tokio::{sync::watch, time::Instant};
 
 use super::{
-    Delivery, Effects, EventStream, Index, Log, Range, RangeQuery, Retention, Revision, Store,
-    StorageError, StorageEvent, StoredValue, Version, WATCH_CAPACITY,
+    Delivery, Effects, EventStream, Index, Log, Range, RangeQuery, Retention, Revision, StorageError, StorageEvent,
+    Store, StoredValue, Version, WATCH_CAPACITY,
 };
 
 /// The values and the recent history of another storage, in memory. Clones share them.
