@@ -33,6 +33,7 @@ use crate::{
     descriptions,
     encryption::Encryption,
     storage::{Opened, Place},
+    token_keys::TokenKeys,
 };
 
 /// The name of the cluster, user and context in the kubeconfig.
@@ -56,6 +57,8 @@ pub(crate) struct Settings {
     pub(crate) authorizers: Option<AuthorizerChain>,
     /// The place of the objects.
     pub(crate) place: Place,
+    /// The flags for the tokens of service accounts.
+    pub(crate) tokens: TokenKeys,
     /// The encryption of the stored objects.
     pub(crate) encryption: Option<Encryption>,
     /// A hint for the user if the address is in use.
@@ -106,8 +109,9 @@ impl Bound {
             None => None,
         };
         let names = names(address.ip());
-        let opened =
+        let mut opened =
             settings.place.clone().open(names, settings.kubernetes, settings.encryption.as_ref(), token).await?;
+        opened.secrets.issuer = settings.tokens.apply(opened.secrets.issuer)?;
         Ok(Self { settings, listener, address, console, opened })
     }
 
@@ -346,6 +350,7 @@ mod tests {
             controllers,
             console: None,
             authorizers: None,
+            tokens: TokenKeys::default(),
             place: Place::Memory,
             encryption: None,
             hint: "",

@@ -31,6 +31,7 @@ mod stand_in;
 mod storage;
 #[cfg(test)]
 mod testing;
+mod token_keys;
 
 use std::{
     env,

@@ -39,6 +39,7 @@ use crate::{
     control_plane::{Bound, Settings, warn_if_replaced},
     data_directory::{self, Data},
     storage::Place,
+    token_keys::TokenKeys,
 };
 
 /// The default path of the kubeconfig, relative to the project.
@@ -87,6 +88,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         controllers,
         console: None,
         authorizers: None,
+        tokens: TokenKeys::default(),
         place: Place::Directory(Data::at(cluster)),
         encryption: None,
         hint: HINT,

@@ -20,6 +20,7 @@ use crate::{
     data_directory::Data,
     encryption::Encryption,
     storage::{Etcd, Place},
+    token_keys::TokenKeys,
 };
 
 /// The flags of `windlass up`.
@@ -45,6 +46,8 @@ pub(crate) struct Options {
     authorization_config: Option<PathBuf>,
     #[command(flatten)]
     storage: StorageOptions,
+    #[command(flatten)]
+    tokens: TokenKeys,
     /// Kubernetes version to serve; the controllers use the types of 1.36 with every version
     #[arg(long, value_name = "VERSION", default_value_t)]
     kubernetes_version: KubernetesVersion,
@@ -149,10 +152,9 @@ fn controllers() -> String {
 }
 
 pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
-    let Options { bind, kubeconfig, nodes, controllers, console, authorization_config, storage, kubernetes_version } =
-        options;
-    let authorizers = authorization_config.as_deref().map(authorization::read).transpose();
+    let authorizers = options.authorization_config.as_deref().map(authorization::read).transpose();
     let authorizers = authorizers.map_err(|error| -> Box<dyn Error> { error })?;
+    let Options { bind, kubeconfig, nodes, controllers, console, storage, tokens, kubernetes_version, .. } = options;
     let settings = Settings {
         kubernetes: kubernetes_version,
         bind,
@@ -160,6 +162,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         controllers,
         console,
         authorizers,
+        tokens,
         encryption: storage.encryption(),
         place: storage.place(),
         hint: HINT,

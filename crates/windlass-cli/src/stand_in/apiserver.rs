@@ -37,8 +37,8 @@ const FLAGS: &[Flag] = &[
     Flag { name: "http2-max-streams-per-connection", takes: "int", about: "Streams of one HTTP/2 connection" },
     Flag { name: "secure-port", takes: "port", about: "The port to listen on" },
     Flag { name: "service-account-issuer", takes: "url", about: "The issuer of tokens" },
-    Flag { name: "service-account-key-file", takes: "path", about: "Not used: the signing key also verifies" },
-    Flag { name: "service-account-signing-key-file", takes: "path", about: "The key that signs tokens: ECDSA, P-256" },
+    Flag { name: "service-account-key-file", takes: "path", about: "Further keys that verify tokens" },
+    Flag { name: "service-account-signing-key-file", takes: "path", about: "The key that signs tokens: RSA or ECDSA" },
     Flag { name: "service-cluster-ip-range", takes: "cidr", about: "The addresses of services" },
     Flag { name: "tls-cert-file", takes: "path", about: "The serving certificate" },
     Flag { name: "tls-cipher-suites", takes: "names", about: "The cipher suites of TLS 1.2" },
@@ -99,9 +99,14 @@ fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Erro
     if let Some(streams) = flags.parse::<u32>("http2-max-streams-per-connection")?.filter(|streams| *streams > 0) {
         builder = builder.limits(Limits { streams, ..Limits::default() });
     }
-    let mut issuer = flags.list("service-account-issuer").next().map_or_else(TokenIssuer::default, TokenIssuer::named);
+    let mut names = flags.list("service-account-issuer");
+    let mut issuer = names.next().map_or_else(TokenIssuer::default, TokenIssuer::named);
+    issuer = names.fold(issuer, TokenIssuer::accepting);
     if let Some(path) = flags.get("service-account-signing-key-file") {
         issuer = issuer.signing_with(&read(path)?).map_err(|error| format!("{path}: {error}"))?;
+    }
+    for path in flags.list("service-account-key-file") {
+        issuer = issuer.verifying_with(&read(path)?).map_err(|error| format!("{path}: {error}"))?;
     }
     builder = builder.token_issuer(issuer);
     if let Some(path) = flags.get("token-auth-file") {

@@ -141,6 +141,11 @@ impl TokenIssuer {
         Self { name: name.into(), others: Vec::new(), key: None, verifying: Vec::new() }
     }
 
+    /// Changes the name. The keys stay.
+    pub fn renamed(self, name: impl Into<Arc<str>>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
     /// Accepts the tokens of another issuer, too, so that the name of this one can be changed.
     pub fn accepting(mut self, name: impl Into<Arc<str>>) -> Self {
         self.others.push(name.into());
