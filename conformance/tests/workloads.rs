@@ -14,6 +14,7 @@ use windlass_client::{
 };
 use windlass_controllers::{Autoscaling, BuiltIn, Controllers};
 use windlass_envtest::Environment;
+use windlass_runtime::Manager;
 
 /// Plays the scenarios of a file concurrently, each in its own namespace.
 async fn play(client: &Client, file: &str, scenarios: Vec<Scenario>) -> Vec<(String, String)> {
@@ -25,22 +26,27 @@ async fn play(client: &Client, file: &str, scenarios: Vec<Scenario>) -> Vec<(Str
     join_all(played).await
 }
 
+/// Returns the controllers whose results are compared. The scenarios have nodes of their own.
+fn controllers(is_chosen: impl Fn(BuiltIn) -> bool) -> Controllers {
+    let chosen =
+        BuiltIn::ALL.iter().copied().filter(|controller| *controller != BuiltIn::Nodes && is_chosen(*controller));
+    // The real controller has no CA certificate either, and publishes that in every namespace.
+    let controllers = Controllers::of(chosen).root_ca("");
+    // The same as in `xtask upstream`: a scenario becomes idle within seconds.
+    let autoscaling = Autoscaling::default().every(Duration::from_secs(1));
+    controllers.autoscaling(autoscaling.downscale_stabilization(Duration::from_secs(5)))
+}
+
 async fn ours(file: &str) -> Vec<(String, String)> {
     let env = Environment::start().await;
     let mut manager = env.manager();
     // One Deployment scenario scales a ReplicaSet twice at once. The recorded events contain the intermediate step.
     // Whether the controller observes it depends on the load of its thread.
-    let is_chosen = |controller: &BuiltIn| match controller {
-        BuiltIn::Nodes => false,
+    let is_chosen = |controller| match controller {
         BuiltIn::PersistentVolume | BuiltIn::EphemeralVolume => file != "deployments",
         _ => true,
     };
-    let controllers = BuiltIn::ALL.iter().copied().filter(is_chosen);
-    // The real controller has no CA certificate either, and publishes that in every namespace.
-    let controllers = Controllers::of(controllers).root_ca("");
-    // The same as in `xtask upstream`: a scenario becomes idle within seconds.
-    let autoscaling = Autoscaling::default().every(Duration::from_secs(1));
-    controllers.autoscaling(autoscaling.downscale_stabilization(Duration::from_secs(5))).add_to(&mut manager);
+    controllers(is_chosen).add_to(&mut manager);
     env.run(manager);
     let played = play(&env.client(), file, workloads::scenarios(file)).await;
     env.stop().await.unwrap();
@@ -161,8 +167,13 @@ async fn claims_without_a_class_get_the_default_as_from_the_real_one() {
 }
 
 async fn assert_recorded(file: &str) {
+    assert_equal(file, ours(file).await);
+}
+
+/// Compares the results of a file's scenarios with the recording and with the list of known differences.
+fn assert_equal(file: &str, ours: Vec<(String, String)>) {
     let known = workloads::known_differences(file);
-    let (ours, real) = (ours(file).await, workloads::recorded(file));
+    let real = workloads::recorded(file);
     let (listed, rest): (Vec<_>, Vec<_>) = ours.into_iter().partition(|(title, _)| known.contains(title));
     let told = differences(&rest, &real);
     assert!(told.is_empty(), "{}", told.join("\n"));
@@ -171,16 +182,21 @@ async fn assert_recorded(file: &str) {
     assert_eq!(different.len(), known.len(), "of {known:?} some are equal, or not there: see WORKLOADS.md");
 }
 
+/// Returns a client of the server that the environment names, and the files to play.
+fn selected() -> Option<(Client, Vec<String>)> {
+    let kubeconfig = Kubeconfig::read(std::env::var_os(WORKLOADS)?).unwrap();
+    let config = Config::from_kubeconfig(&kubeconfig, &Selection::default()).unwrap();
+    let only = std::env::var(workloads::ONLY).unwrap_or_default();
+    let files = workloads::workloads().into_iter().filter(|file| only.is_empty() || *file == only);
+    Some((Client::new(config).unwrap().without_rate_limit(), files.collect()))
+}
+
 /// With a real controller: its results are compared with the recording, or become the recording.
 #[tokio::test]
 async fn real_controllers_match_the_recording() {
-    let Some(path) = std::env::var_os(WORKLOADS) else { return };
-    let kubeconfig = Kubeconfig::read(&path).unwrap();
-    let client =
-        Client::new(Config::from_kubeconfig(&kubeconfig, &Selection::default()).unwrap()).unwrap().without_rate_limit();
+    let Some((client, files)) = selected() else { return };
     let mut told = Vec::new();
-    let only = std::env::var(workloads::ONLY).unwrap_or_default();
-    for file in workloads::workloads().into_iter().filter(|file| only.is_empty() || *file == only) {
+    for file in files {
         let real = play(&client, &file, workloads::scenarios(&file)).await;
         if std::env::var_os(conformance::RECORD).is_some() {
             workloads::record(&file, &real);
@@ -189,4 +205,19 @@ async fn real_controllers_match_the_recording() {
         }
     }
     assert!(told.is_empty(), "{}", told.join("\n"));
+}
+
+/// With a real server without controllers: those of windlass-controllers are compared with the recording.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn own_controllers_match_the_recording_with_a_real_server() {
+    let Some((client, files)) = selected() else { return };
+    let mut manager = Manager::builder(client.clone()).build();
+    controllers(|_| true).add_to(&mut manager);
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let managing = tokio::spawn(manager.run(async { drop(stopped.await) }));
+    for file in files {
+        assert_equal(&file, play(&client, &file, workloads::scenarios(&file)).await);
+    }
+    drop(stop);
+    managing.await.unwrap().unwrap();
 }

@@ -4,12 +4,16 @@ use std::{path::Path, process::Command};
 
 use crate::{
     Result,
-    cargo::cargo,
+    cargo::{cargo, succeed},
+    embedded::Embedded,
     upstream::{Minor, Profile, Upstream},
 };
 
 /// The environment variable with the kubeconfig of the second target.
 pub(crate) const TARGET: &str = "WINDLASS_UPSTREAM_KUBECONFIG";
+
+/// The environment variable that is set if that server is Windlass.
+pub(crate) const IS_WINDLASS: &str = "WINDLASS_UPSTREAM_IS_WINDLASS";
 
 /// The environment variable with the minor version of that server.
 const VERSION: &str = "WINDLASS_UPSTREAM_VERSION";
@@ -89,14 +93,36 @@ pub(crate) fn clients_of(minor: &Minor) -> Result {
 /// Runs the workload scenarios with the real controllers.
 pub(crate) fn workloads(record: bool, only: &str) -> Result {
     let upstream = Upstream::start(Profile::Identity)?;
-    let mut suite = cargo();
-    suite.args(["test", "--package", "conformance", "--test", "workloads", "--", "the_real_controllers"]);
-    suite.env(WORKLOADS, upstream.kubeconfig()).env(ONLY, only);
+    let mut suite = scenarios("real_controllers_match_the_recording", &upstream.kubeconfig());
+    suite.env(ONLY, only);
     if record {
         suite.env(RECORD, "1");
     }
-    let status = suite.status()?;
-    if status.success() { Ok(()) } else { Err(format!("the real controllers differ ({status})").into()) }
+    succeed(&mut suite)
+}
+
+/// Runs the workload scenarios with the real controllers and a Windlass server in etcd, and with the controllers of
+/// Windlass and a real server.
+pub(crate) fn mixed_workloads(windlass: &Path) -> Result {
+    let mut upstream = Upstream::without_controllers()?;
+    let (etcd, key) = (upstream.etcd(), upstream.signing_key());
+    let key = key.to_str().ok_or("the path of the key is not UTF-8")?;
+    let flags = ["--controllers", "none", "--nodes", "0", "--etcd", &etcd, "--service-account-signing-key-file", key];
+    let embedded = Embedded::start(windlass, &flags)?;
+    upstream.control(&embedded.kubeconfig())?;
+    succeed(&mut scenarios("real_controllers_match_the_recording", &embedded.kubeconfig()))?;
+    drop((embedded, upstream));
+    let upstream = Upstream::without_controllers()?;
+    let test = "own_controllers_match_the_recording_with_a_real_server";
+    succeed(&mut scenarios(test, &upstream.kubeconfig()))
+}
+
+/// Returns the command that plays the workload scenarios with a server.
+fn scenarios(test: &str, kubeconfig: &Path) -> Command {
+    let mut suite = cargo();
+    suite.args(["test", "--package", "conformance", "--test", "workloads", "--", "--exact", test]);
+    suite.env(WORKLOADS, kubeconfig);
+    suite
 }
 
 /// Compares the servers with the CRDs in a folder.

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::{
     Result,
     cargo::{cargo, succeed},
-    conformance::{CONTROL, KUBECTL, TARGET},
+    conformance::{CONTROL, IS_WINDLASS, KUBECTL, TARGET, mixed_workloads},
     embedded::Embedded,
     upstream::{self, Profile, Upstream, root},
 };
@@ -36,6 +36,8 @@ enum Step {
     Suite,
     /// The events of kube-apiserver and of `windlass up` on one etcd, while the suite runs with kube-apiserver
     Mirror,
+    /// The workload scenarios with kube-controller-manager and `windlass up`, and with our controllers and kube-apiserver
+    Controllers,
 }
 
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -61,15 +63,32 @@ pub(crate) fn run(options: &Options) -> Result {
         suite.args(["test", "--package", "conformance", "--test", "conformance"]);
         succeed(suite.env(STORAGE, "etcd").env(PROGRAM, upstream::build()?.join("etcd")))?;
     }
-    if runs(Step::Mirror) { mirror(options) } else { Ok(()) }
+    if runs(Step::Mirror) {
+        mirror(options, Writer::KubeApiserver)?;
+        mirror(options, Writer::Windlass)?;
+    }
+    if runs(Step::Controllers) { mixed_workloads(&windlass(options)?) } else { Ok(()) }
 }
 
-/// Starts both servers, and compares their events while the suite runs.
-fn mirror(options: &Options) -> Result {
-    let windlass = options.windlass.clone().unwrap_or_else(|| root().join("target/dist/windlass"));
-    if options.windlass.is_none() {
-        succeed(cargo().args(["build", "--profile", "dist", "--package", "windlass-cli"]))?;
+/// Returns the windlass of the options, or builds one.
+fn windlass(options: &Options) -> Result<PathBuf> {
+    if let Some(windlass) = &options.windlass {
+        return Ok(windlass.clone());
     }
+    succeed(cargo().args(["build", "--profile", "dist", "--package", "windlass-cli"]))?;
+    Ok(root().join("target/dist/windlass"))
+}
+
+/// The server that the mirrored suite uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writer {
+    KubeApiserver,
+    Windlass,
+}
+
+/// Starts both servers, and compares their events while the suite runs with one of them.
+fn mirror(options: &Options, writer: Writer) -> Result {
+    let windlass = windlass(options)?;
     let [mirror, suite] = programs()?;
     let upstream = Upstream::start(Profile::Token)?;
     let etcd = upstream.etcd();
@@ -77,8 +96,11 @@ fn mirror(options: &Options) -> Result {
     // The programs themselves instead of `cargo run`, whose environment would cause builds.
     let mut compare = Command::new(mirror);
     compare.args([upstream.kubeconfig(), embedded.kubeconfig()]).arg("--").arg(suite).args(MIRRORED);
-    compare.current_dir(root().join("conformance"));
-    compare.env(TARGET, upstream.kubeconfig()).env(KUBECTL, upstream.kubectl());
+    compare.current_dir(root().join("conformance")).env(KUBECTL, upstream.kubectl());
+    match writer {
+        Writer::KubeApiserver => compare.env(TARGET, upstream.kubeconfig()),
+        Writer::Windlass => compare.env(TARGET, embedded.kubeconfig()).env(IS_WINDLASS, "1"),
+    };
     succeed(compare.env(CONTROL, std::env::current_exe()?))
 }
 

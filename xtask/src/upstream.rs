@@ -130,11 +130,22 @@ impl Upstream {
         Ok(upstream)
     }
 
-    /// Starts the profile with controllers, with these flags in addition to the defaults.
-    pub(crate) fn with_controllers(flags: &[&str]) -> Result<Self> {
+    /// Starts the servers of the profile with controllers. [`Self::control`] starts the controllers.
+    pub(crate) fn without_controllers() -> Result<Self> {
         let mut upstream = Self::prepare(Profile::Identity)?;
         upstream.launch()?;
         upstream.wait_until_ready()?;
+        Ok(upstream)
+    }
+
+    /// Starts kube-controller-manager for a server.
+    pub(crate) fn control(&mut self, kubeconfig: &Path) -> Result {
+        self.start_controllers_of(kubeconfig, SIDE_BY_SIDE)
+    }
+
+    /// Starts the profile with controllers, with these flags in addition to the defaults.
+    pub(crate) fn with_controllers(flags: &[&str]) -> Result<Self> {
+        let mut upstream = Self::without_controllers()?;
         upstream.start_controllers(flags)?;
         Ok(upstream)
     }
@@ -187,18 +198,27 @@ impl Upstream {
         format!("http://127.0.0.1:{}", self.ports.etcd)
     }
 
+    /// Returns the path of the key that signs the tokens of service accounts.
+    pub(crate) fn signing_key(&self) -> PathBuf {
+        self.file("sa.key").into()
+    }
+
     /// Returns the path of the kubectl of the same version.
     pub(crate) fn kubectl(&self) -> PathBuf {
         self.binaries.join("kubectl")
     }
 
     fn start_controllers(&mut self, flags: &[&str]) -> Result {
+        self.start_controllers_of(&self.kubeconfig(), flags)
+    }
+
+    fn start_controllers_of(&mut self, kubeconfig: &Path, flags: &[&str]) -> Result {
         let mut flags: Vec<_> = flags.iter().map(|flag| (*flag).to_owned()).collect();
         flags.extend([
-            format!("--kubeconfig={}", self.kubeconfig().display()),
+            format!("--kubeconfig={}", kubeconfig.display()),
             "--leader-elect=false".to_owned(),
             "--controllers=*".to_owned(),
-            format!("--service-account-private-key-file={}", self.file("sa.key")),
+            format!("--service-account-private-key-file={}", self.signing_key().display()),
             "--bind-address=127.0.0.1".to_owned(),
             "--secure-port=0".to_owned(),
         ]);
@@ -228,7 +248,7 @@ impl Upstream {
             "--bind-address=127.0.0.1".to_owned(),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             format!("--service-account-key-file={}", self.file("sa.pub")),
-            format!("--service-account-signing-key-file={}", self.file("sa.key")),
+            format!("--service-account-signing-key-file={}", self.signing_key().display()),
             format!("--token-auth-file={}", self.file("tokens.csv")),
             "--authorization-mode=RBAC".to_owned(),
             // The default of test environments.

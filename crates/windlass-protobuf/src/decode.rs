@@ -56,7 +56,7 @@ pub(crate) fn decode(
     for (name, value) in head {
         decoder.key(name);
         // A string is always UTF-8.
-        let _ = json::string(decoder.out, value.as_bytes());
+        json::string(decoder.out, value.as_bytes());
     }
     decoder.entries.push(Entry { field: 0, span });
     decoder.fields(message, 0..1, 0)?;
@@ -200,7 +200,7 @@ impl Decoder<'_> {
         match field.item {
             Item::Message(inner) => return self.object(inner.get(), found, depth + 1),
             Item::Special(special, inner) => return self.special(special, inner.get(), found, depth + 1),
-            Item::String => return self.string(message, field, last.unwrap_or_default()),
+            Item::String => self.string(last.unwrap_or_default()),
             Item::Bytes => json::bytes(self.out, last.unwrap_or_default().of(self.input)),
             Item::Bool => {
                 let value = last.is_some_and(|last| self.varint(last) != 0);
@@ -225,9 +225,8 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    fn string(&mut self, message: &'static Message, field: &'static Field, span: Span) -> Result<()> {
-        json::string(self.out, span.of(self.input))
-            .map_err(|at| problem(message, Some(field.name), span.start as usize + at, "invalid UTF-8"))
+    fn string(&mut self, span: Span) {
+        json::string(self.out, span.of(self.input));
     }
 
     /// Writes a key, after a comma if it is not the first one. No value ends with a brace that opens.

@@ -43,9 +43,14 @@ static CLASSES: [Class; 256] = {
     table
 };
 
-/// Writes a string. Returns the position of the first byte that is not UTF-8.
-pub(crate) fn string(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), usize> {
+/// Writes a string. Each byte that is not UTF-8 becomes U+FFFD, as with Go's encoder.
+pub(crate) fn string(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
+    content(out, bytes);
+    out.push(b'"');
+}
+
+fn content(out: &mut Vec<u8>, bytes: &[u8]) {
     let mut at = 0;
     let mut is_checked = false;
     while at < bytes.len() {
@@ -59,7 +64,10 @@ pub(crate) fn string(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), usize> {
             continue;
         }
         if !is_checked {
-            std::str::from_utf8(&bytes[end..]).map_err(|error| end + error.valid_up_to())?;
+            if std::str::from_utf8(&bytes[end..]).is_err() {
+                replaced(out, &bytes[end..]);
+                break;
+            }
             is_checked = true;
         }
         if bytes[end..].starts_with(b"\xE2\x80\xA8") || bytes[end..].starts_with(b"\xE2\x80\xA9") {
@@ -69,8 +77,16 @@ pub(crate) fn string(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), usize> {
             out.push(*byte);
         }
     }
-    out.push(b'"');
-    Ok(())
+}
+
+/// Writes the rest of a string that is not UTF-8.
+fn replaced(out: &mut Vec<u8>, bytes: &[u8]) {
+    for chunk in bytes.utf8_chunks() {
+        content(out, chunk.valid().as_bytes());
+        for _ in chunk.invalid() {
+            out.extend_from_slice(b"\\ufffd");
+        }
+    }
 }
 
 fn escape(out: &mut Vec<u8>, byte: u8) {
@@ -198,16 +214,10 @@ mod tests {
             ("<a>&", r#""\u003ca\u003e\u0026""#),
             ("é\u{2028}\u{2029}\u{2030}<", "\"é\\u2028\\u2029\u{2030}\\u003c\""),
         ] {
-            assert_eq!(written(|out| string(out, value.as_bytes()).unwrap()), expected);
+            assert_eq!(written(|out| string(out, value.as_bytes())), expected);
         }
-        assert_eq!(string(&mut Vec::new(), b"ab\xc3"), Err(2));
-        assert_eq!(
-            string(
-                &mut Vec::new(),
-                "é\u{2028}a".as_bytes().iter().chain(b"\xff").copied().collect::<Vec<_>>().as_slice()
-            ),
-            Err(6)
-        );
+        assert_eq!(written(|out| string(out, b"ab\xc3")), r#""ab\ufffd""#);
+        assert_eq!(written(|out| string(out, b"a\xc3\xa9\"\xff\xfeb")), r#""aé\"\ufffd\ufffdb""#);
     }
 
     #[test]

@@ -45,8 +45,8 @@
 //!
 //! - Objects are not validated and have no defaults applied. Unknown fields of JSON objects and of messages are ignored.
 //! - If a JSON object has a key twice, the last value counts. Go merges the values of some types.
-//! - Invalid UTF-8 is an error; Go replaces it. So are years without four digits, and groups (a deprecated encoding of
-//!   messages).
+//! - Invalid UTF-8 in the kind of a message, and in JSON, is an error. So are negative years and those with more than five
+//!   digits, and groups (a deprecated encoding of messages).
 //! - An empty `raw` of a `RawExtension` is null in JSON. Go returns an error.
 //! - CBOR, which kube-apiserver uses in `fieldsV1` and `RawExtension` if its feature gate is enabled, is an error.
 //!

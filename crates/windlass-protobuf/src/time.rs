@@ -2,8 +2,9 @@
 
 /// The seconds of Go's zero time, the start of year 1.
 const ZERO: i64 = -62_135_596_800;
-/// The first second after year 9999.
-const END: i64 = 253_402_300_800;
+/// The first second after year 99,999. JSON has later times than those with four digits if a time near the end of year
+/// 9999 is in another time zone.
+const END: i64 = 3_093_527_980_800;
 /// The first second of year 0.
 const START: i64 = -62_167_219_200;
 const DAY: i64 = 86_400;
@@ -25,7 +26,7 @@ pub(crate) enum Precision {
 // === impl Time ===
 
 impl Time {
-    /// Creates the time of a message. Returns `None` if the year does not have four digits.
+    /// Creates the time of a message. Returns `None` if the year is negative or has more than five digits.
     pub(crate) fn from_parts(seconds: i64, nanos: i32, precision: Precision) -> Option<Self> {
         let nanos = if precision == Precision::Seconds { 0 } else { i64::from(nanos / 1000 * 1000) };
         let seconds = seconds.checked_add(nanos.div_euclid(1_000_000_000))?;
@@ -41,7 +42,11 @@ impl Time {
     /// Parses a time in the formats that Go's decoder accepts.
     pub(crate) fn parse(text: &str, precision: Precision) -> Option<Self> {
         let bytes = text.as_bytes();
-        let (year, month, day) = (number(bytes, 0, 4)?, number(bytes, 5, 2)?, number(bytes, 8, 2)?);
+        // Go's encoder writes years of five digits, too.
+        let is_long = bytes.get(5) == Some(&b'-') && bytes.get(4).is_some_and(u8::is_ascii_digit);
+        let thousands = if is_long { number(bytes, 0, 1).filter(|digit| *digit > 0)? * 10_000 } else { 0 };
+        let bytes = &bytes[usize::from(is_long)..];
+        let (year, month, day) = (thousands + number(bytes, 0, 4)?, number(bytes, 5, 2)?, number(bytes, 8, 2)?);
         // The hour may have one digit.
         let shift = usize::from(bytes.get(12) == Some(&b':'));
         let at = 13 - shift;
@@ -67,8 +72,13 @@ impl Time {
         let (year, month, day) = date(self.seconds.div_euclid(DAY));
         let second = self.seconds.rem_euclid(DAY);
         out.push(b'"');
-        let parts =
-            [(year, 4, b'-'), (month, 2, b'-'), (day, 2, b'T'), (second / 3600, 2, b':'), (second / 60 % 60, 2, b':')];
+        let parts = [
+            (year, if year > 9999 { 5 } else { 4 }, b'-'),
+            (month, 2, b'-'),
+            (day, 2, b'T'),
+            (second / 3600, 2, b':'),
+            (second / 60 % 60, 2, b':'),
+        ];
         for (number, width, mark) in parts {
             digits(out, number, width);
             out.push(mark);
@@ -165,6 +175,8 @@ mod tests {
             ("2024-02-29T23:59:59Z", Seconds, "2024-02-29T23:59:59Z"),
             ("0001-01-01T00:00:00Z", Seconds, "0001-01-01T00:00:00Z"),
             ("1969-12-31T23:59:59.000001Z", Micros, "1969-12-31T23:59:59.000001Z"),
+            ("9999-12-31T23:59:59-01:00", Seconds, "10000-01-01T00:59:59Z"),
+            ("10000-01-01T00:59:59Z", Seconds, "10000-01-01T00:59:59Z"),
         ] {
             assert_eq!(round_trip(text, precision).as_deref(), Some(expected), "{text}");
         }
@@ -182,6 +194,8 @@ mod tests {
             ("2026-00-02T03:04:05Z", Seconds),
             ("2026-01-02 03:04:05Z", Seconds),
             ("20260-1-02T03:04:05Z", Seconds),
+            ("02026-01-02T03:04:05Z", Seconds),
+            ("100000-01-02T03:04:05Z", Seconds),
         ] {
             assert_eq!(round_trip(text, precision), None, "{text}");
         }
@@ -191,7 +205,7 @@ mod tests {
     fn dates_agree_with_a_calendar() {
         let mut days = days_since_epoch(0, 1, 1);
         assert_eq!(days * DAY, START);
-        for year in 0..10_000 {
+        for year in 0..100_000 {
             for month in 1..=12 {
                 assert_eq!(days_since_epoch(year, month, 1), days);
                 assert_eq!(date(days), (year, month, 1));

@@ -38,6 +38,13 @@ fn maps_are_sorted_and_their_last_equal_key_counts() {
 }
 
 #[test]
+fn bytes_that_are_not_utf8_are_replaced() {
+    let entry = field(2, &[field(1, b"a\xFF"), field(2, b"<\xE2\x82\xC3\xA9\xFF\xE2\x80\xA8")].concat());
+    let expected = r#"{"metadata":{},"data":{"a\ufffd":"\u003c\ufffd\ufffdé\ufffd\u2028"}}"#;
+    assert_eq!(decode("ConfigMap", &entry).unwrap(), expected);
+}
+
+#[test]
 fn repeated_messages_are_merged() {
     let name = field(1, &field(1, b"a"));
     let label = |key: &[u8]| field(1, &field(11, &[field(1, key), field(2, b"")].concat()));
@@ -83,8 +90,6 @@ fn malformed_messages_are_errors_with_their_place() {
         (&[0x0A, 2, 0x0A, 1], "cannot decode ObjectMeta.name at byte 3: a length of 1, with 0 bytes left"),
         (&[0x0A, 2, 0x08, 1], "cannot decode ObjectMeta.name at byte 3: unexpected wire type 0, a varint"),
         (&[0x0A, 2, 0x3A, 0], "cannot decode ObjectMeta.generation at byte 3: unexpected wire type 2, a length"),
-        (&[0x0A, 3, 0x0A, 1, 0xFF], "cannot decode ObjectMeta.name at byte 4: invalid UTF-8"),
-        (&[0x12, 3, 0x0A, 1, 0xFF], "cannot decode ConfigMap.data at byte 4: invalid UTF-8"),
         (&[0x12, 2, 0x12, 1], "cannot decode ConfigMap.data at byte 3: a length of 1, with 0 bytes left"),
         (&[0x12, 2, 0x10, 1], "cannot decode ConfigMap.data at byte 3: unexpected wire type 0, a varint"),
         (&[0x80], "cannot decode ConfigMap at byte 0: the data ends in a number"),
@@ -101,10 +106,12 @@ fn malformed_messages_are_errors_with_their_place() {
 
 #[test]
 fn special_types_are_checked() {
-    // metadata.creationTimestamp of the year 10000, and one with the zero time.
+    // metadata.creationTimestamp of the years 10,000 and 100,000, and one with the zero time.
     let time = |seconds: &[u8]| field(1, &field(8, &[&[8][..], seconds].concat()));
-    let error = decode_error("ConfigMap", &time(&[0x80, 0x83, 0xD1, 0xFF, 0xAF, 0x07]));
-    assert!(error.ends_with("a year that does not have four digits"), "{error}");
+    let json = decode("ConfigMap", &time(&[0x80, 0x83, 0xD1, 0xFF, 0xAF, 0x07])).unwrap();
+    assert_eq!(json, r#"{"metadata":{"creationTimestamp":"10000-01-01T00:00:00Z"}}"#);
+    let error = decode_error("ConfigMap", &time(&[0x80, 0xD6, 0x8B, 0xA5, 0x84, 0x5A]));
+    assert!(error.ends_with("a year that is negative or has more than five digits"), "{error}");
     let zero = [0x80, 0x92, 0xB8, 0xC3, 0x98, 0xFE, 0xFF, 0xFF, 0xFF, 1];
     assert_eq!(decode("ConfigMap", &time(&zero)).unwrap(), r#"{"metadata":{}}"#);
     // A limit range with a quantity.

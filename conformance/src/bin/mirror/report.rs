@@ -13,6 +13,8 @@ pub(crate) struct Report {
     events: usize,
     /// The number of kinds with events.
     kinds: usize,
+    /// The resources without events. The command should have written objects of all.
+    without: Vec<String>,
     differences: Vec<Difference>,
     /// The messages of all failures.
     failures: Vec<String>,
@@ -27,18 +29,19 @@ impl Report {
     /// Adds the result of a resource.
     pub(crate) fn add(&mut self, outcome: Result<Outcome>) {
         match outcome {
-            Ok(Outcome { events, differences }) => {
+            Ok(Outcome { resource, events, differences }) => {
                 self.events += events;
                 self.kinds += usize::from(events > 0);
+                self.without.extend(Some(resource).filter(|_| events == 0));
                 self.differences.extend(differences);
             }
             Err(error) => self.failures.push(error.to_string()),
         }
     }
 
-    /// Reports whether events were compared, and all were equal and nothing failed.
+    /// Reports whether events of every kind were compared, and all were equal and nothing failed.
     pub(crate) fn is_success(&self) -> bool {
-        self.events > 0 && self.differences.is_empty() && self.failures.is_empty()
+        self.events > 0 && self.without.is_empty() && self.differences.is_empty() && self.failures.is_empty()
     }
 }
 
@@ -50,6 +53,9 @@ impl fmt::Display for Report {
         for failure in &self.failures {
             writeln!(f, "{failure}")?;
         }
+        if !self.without.is_empty() {
+            writeln!(f, "no events of {}", self.without.join(", "))?;
+        }
         writeln!(f, "{} events, {} kinds, {} differing", self.events, self.kinds, self.differences.len())
     }
 }
@@ -58,21 +64,27 @@ impl fmt::Display for Report {
 mod tests {
     use super::*;
 
+    fn outcome(resource: &str, events: usize) -> Outcome {
+        Outcome { resource: resource.into(), events, differences: Vec::new() }
+    }
+
     #[test]
-    fn report_without_events_is_no_success() {
+    fn report_without_events_of_a_kind_is_not_a_success() {
         let mut report = Report::default();
         report.add_command(Ok(()));
-        report.add(Ok(Outcome { events: 0, differences: Vec::new() }));
         assert!(!report.is_success());
-        report.add(Ok(Outcome { events: 2, differences: Vec::new() }));
+        report.add(Ok(outcome("pods", 2)));
         assert!(report.is_success());
         assert_eq!(report.to_string(), "2 events, 1 kinds, 0 differing\n");
+        report.add(Ok(outcome("nodes", 0)));
+        assert!(!report.is_success());
+        assert_eq!(report.to_string(), "no events of nodes\n2 events, 1 kinds, 0 differing\n");
     }
 
     #[test]
     fn failed_command_is_no_success() {
         let mut report = Report::default();
-        report.add(Ok(Outcome { events: 2, differences: Vec::new() }));
+        report.add(Ok(outcome("pods", 2)));
         report.add_command(Err("the suite failed".into()));
         assert!(!report.is_success());
         assert!(report.to_string().contains("the suite failed"));
@@ -81,7 +93,7 @@ mod tests {
     #[test]
     fn failed_watch_is_no_success() {
         let mut report = Report::default();
-        report.add(Ok(Outcome { events: 2, differences: Vec::new() }));
+        report.add(Ok(outcome("pods", 2)));
         report.add(Err("the watch of pods ended".into()));
         assert!(!report.is_success());
     }

@@ -29,6 +29,8 @@ pub(crate) struct Watches {
 
 /// The events of a resource.
 pub(crate) struct Outcome {
+    /// The resource, with its group.
+    pub(crate) resource: String,
     /// The number of events.
     pub(crate) events: usize,
     pub(crate) differences: Vec<Difference>,
@@ -71,8 +73,9 @@ impl Watches {
         };
         let (of_first, of_second) = try_join(until(&first, of_first), until(&second, of_second)).await?;
         let servers = [&*first.name, &*second.name];
-        let differences = compare(&resource.group_resource().to_string(), servers, [&of_first, &of_second]);
-        Ok(Outcome { events: of_first.len().max(of_second.len()), differences })
+        let resource = resource.group_resource().to_string();
+        let differences = compare(&resource, servers, [&of_first, &of_second]);
+        Ok(Outcome { resource, events: of_first.len().max(of_second.len()), differences })
     }
 }
 

@@ -45,7 +45,7 @@ impl Decoder<'_> {
                 self.out.push(b',');
             }
             let Pair { key, value } = self.pairs[at];
-            self.string(message, field, key)?;
+            self.string(key);
             self.out.push(b':');
             let first = self.entries.len();
             self.entries.extend(value.map(|span| Entry { field: 0, span }));

@@ -117,7 +117,8 @@ impl Decoder<'_> {
             }
             STRING => {
                 let text = self.last(collected, THIRD).unwrap_or_default();
-                self.string(message, &message.fields[2], text)
+                self.string(text);
+                Ok(())
             }
             other => Err(problem(message, Some("type"), start, format!("the unknown type {other}"))),
         }
@@ -136,7 +137,12 @@ impl Decoder<'_> {
             Some(time) if time.is_zero() => self.null(),
             Some(time) => time.write(self.out, precision),
             None => {
-                return Err(problem(message, Some("seconds"), start, "a year that does not have four digits"));
+                return Err(problem(
+                    message,
+                    Some("seconds"),
+                    start,
+                    "a year that is negative or has more than five digits",
+                ));
             }
         }
         Ok(())

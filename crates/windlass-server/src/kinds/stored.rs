@@ -90,9 +90,12 @@ const OLDER: &[Older] = &[
 
 /// The functions that complete an object of a kind.
 struct Defaults {
+    group: &'static str,
     api_version: String,
     all: fn(&mut Value),
     newer: Option<fn(&mut Value)>,
+    /// The conversion to the version that the server stores, and that version, if it is another one.
+    to_stored: Option<(fn(Value) -> Value, String)>,
 }
 
 impl StoredKinds {
@@ -102,12 +105,15 @@ impl StoredKinds {
         let mut kinds: HashMap<_, Vec<_>> = HashMap::new();
         for entry in catalog(kubernetes) {
             let Some(kind) = row(entry) else { continue };
-            let api_version = match entry.group {
-                "" => entry.version.to_owned(),
-                group => format!("{group}/{}", entry.version),
+            let api_version = |group: &str, version: &str| match group {
+                "" => version.to_owned(),
+                group => format!("{group}/{version}"),
             };
             let newer = gates::defaults(kubernetes, entry.group, entry.kind);
-            kinds.entry(entry.kind).or_default().push(Defaults { api_version, all: kind.default, newer });
+            let to_stored = kind.view.as_ref().map(|view| (view.to_stored, api_version(view.stored.0, view.stored.1)));
+            let api_version = api_version(entry.group, entry.version);
+            let defaults = Defaults { group: entry.group, api_version, all: kind.default, newer, to_stored };
+            kinds.entry(entry.kind).or_default().push(defaults);
         }
         Self { defaults: kinds, minor: kubernetes.minor() }
     }
@@ -116,20 +122,29 @@ impl StoredKinds {
     /// and those of custom resources in alphabetical order.
     ///
     /// # Errors
-    /// If the text is no JSON object.
+    /// If the text is not a JSON object that nests at most 127 deep, or if it is of a built-in kind in a version that the
+    /// server cannot convert.
     pub fn body(&self, json: &[u8]) -> Result<Bytes, DamagedBody> {
-        let mut object: Value = serde_json::from_slice(json).map_err(|_| DamagedBody("it is no JSON"))?;
+        let mut object: Value = serde_json::from_slice(json).map_err(|_| DamagedBody("it is not JSON"))?;
         if !object.is_object() {
-            return Err(DamagedBody("it is no JSON object"));
+            return Err(DamagedBody("it is not a JSON object"));
         }
         self.to_served(&mut object);
-        let text = |field: &str| object[field].as_str().unwrap_or_default();
-        let Some(defaults) = self.of(text("apiVersion"), text("kind")) else {
+        let (api_version, kind) = type_of(&object);
+        let Some(defaults) = self.of(api_version, kind) else {
+            let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+            if self.defaults.get(kind).is_some_and(|versions| versions.iter().any(|known| known.group == group)) {
+                return Err(DamagedBody("the server cannot convert its API version"));
+            }
             return Ok(Encoded::new(&object, Style::Custom).storage_bytes());
         };
-        (defaults.all)(&mut object);
-        if let Some(newer) = defaults.newer {
-            newer(&mut object);
+        defaults.complete(&mut object);
+        if let Some((to_stored, stored)) = &defaults.to_stored {
+            object = to_stored(object);
+            object["apiVersion"] = stored.as_str().into();
+            if let Some(defaults) = self.of(stored, type_of(&object).1) {
+                defaults.complete(&mut object);
+            }
         }
         Ok(Encoded::new(&object, Style::BuiltIn).storage_bytes())
     }
@@ -142,10 +157,10 @@ impl StoredKinds {
         let encoded = Encoded::from_storage(body)?;
         let mut json = Vec::with_capacity(encoded.len_hint());
         encoded.render(Revision(0), &mut json);
-        // Parsing all objects for the sake of a few would be slow.
+        // Parsing all objects because of a few would be slow.
         let head = &json[..json.len().min(HEAD)];
         if self.is_older(head) {
-            let mut object = serde_json::from_slice(&json).map_err(|_| DamagedBody("it is no JSON"))?;
+            let mut object = serde_json::from_slice(&json).map_err(|_| DamagedBody("it is not JSON"))?;
             self.to_stored(&mut object);
             json.clear();
             push_json(&object, &mut json);
@@ -186,6 +201,21 @@ impl StoredKinds {
     fn of(&self, api_version: &str, kind: &str) -> Option<&Defaults> {
         self.defaults.get(kind)?.iter().find(|defaults| defaults.api_version == api_version)
     }
+}
+
+impl Defaults {
+    fn complete(&self, object: &mut Value) {
+        (self.all)(object);
+        if let Some(newer) = self.newer {
+            newer(object);
+        }
+    }
+}
+
+/// Returns the API version and the kind of an object.
+fn type_of(object: &Value) -> (&str, &str) {
+    let text = |field: &str| object[field].as_str().unwrap_or_default();
+    (text("apiVersion"), text("kind"))
 }
 
 /// The length of the beginning of an object that has its kind and its version.
@@ -248,6 +278,29 @@ mod tests {
     }
 
     #[test]
+    fn other_served_versions_are_converted() {
+        let json = r#"{"kind":"HorizontalPodAutoscaler","apiVersion":"autoscaling/v1","metadata":{"name":"a"},"spec":{"scaleTargetRef":{"kind":"Deployment","name":"a"},"maxReplicas":3,"targetCPUUtilizationPercentage":50}}"#;
+        let text = completed(json).unwrap();
+        assert!(text.contains(r#""apiVersion":"autoscaling/v2""#), "{text}");
+        assert!(text.contains(r#""averageUtilization":50"#) && !text.contains("targetCPU"), "{text}");
+    }
+
+    #[test]
+    fn versions_that_are_not_served_are_errors() {
+        let json =
+            r#"{"kind":"FlowSchema","apiVersion":"flowcontrol.apiserver.k8s.io/v1beta3","metadata":{"name":"a"}}"#;
+        let error = completed(json).unwrap_err().to_string();
+        assert_eq!(error, "the stored body is damaged: the server cannot convert its API version");
+    }
+
+    #[test]
+    fn floats_keep_their_value() {
+        let json =
+            r#"{"apiVersion":"example.com/v1","kind":"A","metadata":{},"spec":{"x":31.245270191439438,"y":0.1}}"#;
+        assert_eq!(completed(json).unwrap(), json);
+    }
+
+    #[test]
     fn custom_resource_stays_as_it_is() {
         let json = r#"{"apiVersion":"example.com/v1","kind":"StatefulSet","metadata":{"name":"a"},"spec":{"b":1}}"#;
         assert_eq!(completed(json).unwrap(), json);
@@ -256,9 +309,9 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_object_is_an_error() {
-        assert_eq!(completed("[]").unwrap_err().to_string(), "the stored body is damaged: it is no JSON object");
-        assert_eq!(completed("{").unwrap_err().to_string(), "the stored body is damaged: it is no JSON");
+    fn text_that_is_not_an_object_is_an_error() {
+        assert_eq!(completed("[]").unwrap_err().to_string(), "the stored body is damaged: it is not a JSON object");
+        assert_eq!(completed("{").unwrap_err().to_string(), "the stored body is damaged: it is not JSON");
         assert!(kinds().json(Bytes::from_static(b"{}")).is_err());
     }
 }
