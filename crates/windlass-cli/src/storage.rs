@@ -84,7 +84,7 @@ impl Place {
             }
         };
         let secrets = match secrets {
-            // A directory whose storage is in use is locked by now. One of a server with etcd is not.
+            // Only the storage of a directory is locked. Servers with etcd can share a directory.
             Some(path) => {
                 let opened = tokio::task::spawn_blocking(move || Secrets::open(&path, names, new_token)).await?;
                 opened.map_err(unsync)?
