@@ -17,13 +17,14 @@ use syn::{
 use crate::Result;
 
 /// The crates whose modules form layers.
-const LAYERED: [&str; 12] = [
+const LAYERED: [&str; 13] = [
     "windlass-api",
     "windlass-cache",
     "windlass-cel",
     "windlass-client",
     "windlass-envtest",
     "windlass-etcd",
+    "windlass-grpc",
     "windlass-import",
     "windlass-manifests",
     "windlass-protobuf",

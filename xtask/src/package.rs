@@ -30,6 +30,7 @@ const CATEGORIES: &[&str] = &[
     "development-tools::procedural-macro-helpers",
     "development-tools::testing",
     "emulators",
+    "network-programming",
     "parser-implementations",
     "simulation",
     "web-programming::http-client",

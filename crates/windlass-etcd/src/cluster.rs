@@ -15,11 +15,11 @@ use futures::{StreamExt as _, stream::FuturesUnordered};
 use parking_lot::Mutex;
 use prost::Message;
 use tokio::time::{self, Instant};
+use windlass_grpc::{CallError, chain, decode, frame};
 
 use crate::{
     connection::{ConnectError, Connection},
-    errors::{CallError, EtcdError, chain},
-    grpc::{decode, frame},
+    errors::{EtcdError, EtcdStatus as _},
     options::{Endpoint, Options},
 };
 
@@ -268,8 +268,9 @@ fn order(failures: &[Option<Instant>]) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
+    use windlass_grpc::Status;
+
     use super::*;
-    use crate::errors::Status;
 
     #[test]
     fn failed_endpoints_are_tried_last() {

@@ -10,11 +10,12 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use windlass_grpc::Status;
 use windlass_server::storage::{Revision, StorageError};
 
 use crate::{
     cluster::{COMPACT, TXN},
-    errors::Status,
+    errors::EtcdStatus as _,
     messages::{CompactionRequest, Compare, Empty, PutRequest, Request, TxnRequest, TxnResponse, revision_of, signed},
     reads::Reader,
 };

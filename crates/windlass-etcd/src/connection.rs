@@ -3,9 +3,7 @@
 use std::{error::Error as StdError, fs, io, path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Uri};
-use hyper::client::conn::http2::{Builder, SendRequest};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use http::{HeaderMap, HeaderValue};
 use parking_lot::Mutex;
 use rustls::{
     ClientConfig, RootCertStore,
@@ -17,10 +15,9 @@ use tokio::{
     sync::{mpsc, watch},
 };
 use tokio_rustls::TlsConnector;
+use windlass_grpc::{CallError, KeepAlive, Messages, Settings, Status, code, decode, frame};
 
 use crate::{
-    errors::{CallError, Status, code},
-    grpc::{Messages, RequestBody, decode, frame},
     messages::{AuthenticateRequest, AuthenticateResponse, Empty, StatusResponse},
     options::{Credentials, Endpoint, Options, Tls},
 };
@@ -35,11 +32,14 @@ const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 64 << 20;
 
+/// The longest message, as in the client of kube-apiserver.
+const LONGEST_MESSAGE: usize = i32::MAX as usize;
+
 /// A connection to a member that had a leader when it was established. Closed when the last handle is dropped.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) endpoint: Endpoint,
-    sender: SendRequest<RequestBody>,
+    grpc: windlass_grpc::Connection,
     credentials: Option<Credentials>,
     token: Mutex<Option<HeaderValue>>,
     /// Held while a token is renewed.
@@ -65,7 +65,7 @@ pub(crate) enum ConnectError {
     #[error("the TLS handshake failed")]
     Handshake(#[source] io::Error),
     #[error("HTTP/2 failed")]
-    Http(#[source] hyper::Error),
+    Http(#[source] CallError),
     #[error("a request failed")]
     Call(#[from] CallError),
     #[error("the member has no leader")]
@@ -120,25 +120,23 @@ impl Connection {
         } else {
             Box::new(tcp)
         };
-        let (sender, driver) = Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .keep_alive_interval(options.keepalive_interval)
-            .keep_alive_timeout(options.keepalive_timeout)
-            .keep_alive_while_idle(true)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(ConnectError::Http)?;
-        let shown = endpoint.to_string();
+        let settings = Settings {
+            stream_window: STREAM_WINDOW,
+            connection_window: CONNECTION_WINDOW,
+            longest_message: LONGEST_MESSAGE,
+            keep_alive: Some(KeepAlive { interval: options.keepalive_interval, timeout: options.keepalive_timeout }),
+        };
+        let origin = endpoint.to_string();
+        let shaken = windlass_grpc::Connection::handshake(stream, &origin, settings).await;
+        let (grpc, driver) = shaken.map_err(ConnectError::Http)?;
         tokio::spawn(async move {
             if let Err(error) = driver.await {
-                tracing::debug!(endpoint = shown, error = &error as &dyn StdError, "a connection to etcd was lost");
+                tracing::debug!(endpoint = origin, error = &error as &dyn StdError, "a connection to etcd was lost");
             }
         });
         let connection = Self {
             endpoint: endpoint.clone(),
-            sender,
+            grpc,
             credentials: options.credentials.clone(),
             token: Mutex::default(),
             renewal: tokio::sync::Mutex::default(),
@@ -186,7 +184,7 @@ impl Connection {
 
     /// Sends a request and returns the response's message.
     pub(crate) async fn unary(&self, path: &'static str, frame: Bytes) -> Result<Bytes, CallError> {
-        self.send(path, RequestBody::One(Some(frame))).await?.only().await
+        self.grpc.unary(path, &self.metadata(path), frame).await
     }
 
     /// Starts a call with streams in both directions. Returns when the member has sent the head of its response.
@@ -195,40 +193,26 @@ impl Connection {
         path: &'static str,
         requests: mpsc::Receiver<Bytes>,
     ) -> Result<Messages, CallError> {
-        self.send(path, RequestBody::Stream(requests)).await
+        self.grpc.stream(path, &self.metadata(path), requests).await
     }
 
-    async fn send(&self, path: &'static str, body: RequestBody) -> Result<Messages, CallError> {
-        let scheme = if self.endpoint.is_tls { "https" } else { "http" };
-        let uri = Uri::builder().scheme(scheme).authority(self.endpoint.authority()).path_and_query(path).build();
-        let mut request = Request::new(body);
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = uri.map_err(|error| CallError::Unsent(error.into()))?;
-        let headers = request.headers_mut();
-        headers.insert("content-type", HeaderValue::from_static("application/grpc"));
-        headers.insert("te", HeaderValue::from_static("trailers"));
+    fn metadata(&self, path: &'static str) -> HeaderMap {
+        let mut metadata = HeaderMap::new();
         if path != STATUS && path != AUTHENTICATE {
             // The member rejects the request instead of waiting for a leader, and ends a watch when it loses it.
-            headers.insert("hasleader", HeaderValue::from_static("true"));
+            metadata.insert("hasleader", HeaderValue::from_static("true"));
         }
         // The old one is rejected.
         if path != AUTHENTICATE
             && let Some(token) = &*self.token.lock()
         {
-            headers.insert("token", token.clone());
+            metadata.insert("token", token.clone());
         }
-        let response = self.sender.clone().try_send_request(request).await;
-        let response = response.map_err(|mut error| {
-            // The request is returned if no part of it was sent.
-            let is_unsent = error.take_message().is_some();
-            let error = error.into_error().into();
-            if is_unsent { CallError::Unsent(error) } else { CallError::Lost(error) }
-        })?;
-        Messages::of(response)
+        metadata
     }
 
     pub(crate) fn is_usable(&self) -> bool {
-        !self.sender.is_closed() && !*self.abandoned.borrow()
+        !self.grpc.is_closed() && !*self.abandoned.borrow()
     }
 
     /// Marks the connection as unusable. Its watches then continue on another one.

@@ -13,7 +13,6 @@
 //! keys        the prefix
 //! cluster     requests, repeated on other members if that is safe
 //! connection  HTTP/2 and TLS to one member
-//! grpc        messages over HTTP/2
 //! messages    etcd's API
 //! errors      etcd's errors
 //! options     settings
@@ -49,7 +48,6 @@ mod reads;
 mod keys;
 mod cluster;
 mod connection;
-mod grpc;
 mod messages;
 mod errors;
 mod options;

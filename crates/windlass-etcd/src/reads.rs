@@ -4,12 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio::{sync::mpsc, time};
+use windlass_grpc::{CallError, Status, decode, frame};
 use windlass_server::storage::{Range, RangeQuery, Revision, StorageError, StoredValue};
 
 use crate::{
     cluster::{Cluster, RANGE, WATCH},
-    errors::{CallError, EtcdError, Status},
-    grpc::{decode, frame},
+    errors::{EtcdError, EtcdStatus as _},
     keys::{KeyRange, Keys},
     messages::{
         KeyValue, RangeRequest, RangeResponse, WatchCommand, WatchCreateRequest, WatchRequest, WatchResponse,

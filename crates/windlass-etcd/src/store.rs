@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
 use tokio::time::{self, Instant};
+use windlass_grpc::Status;
 use windlass_server::storage::{
     Change, CommitError, Committed, EventStream, Expect, Range, RangeQuery, Revision, Storage, StorageError,
     StoredValue,
@@ -12,7 +13,7 @@ use windlass_server::storage::{
 use crate::{
     cluster::{COMPACT, Cluster, TXN},
     compactor::Compactor,
-    errors::Status,
+    errors::EtcdStatus as _,
     keys::Keys,
     leases::Leases,
     messages::{

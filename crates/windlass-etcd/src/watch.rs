@@ -18,13 +18,13 @@ use tokio::{
     sync::mpsc,
     time::{self, Instant},
 };
+use windlass_grpc::{CallError, Messages, decode, frame};
 use windlass_server::storage::{Delivery, Revision, StorageError, StorageEvent};
 
 use crate::{
     cluster::WATCH,
     connection::Connection,
-    errors::{CallError, EtcdError, Status},
-    grpc::{Messages, decode, frame},
+    errors::{EtcdError, EtcdStatus as _, status_of_reason},
     keys::KeyRange,
     messages::{
         DELETE, Empty, Event, WatchCommand, WatchCreateRequest, WatchRequest, WatchResponse, revision_of, signed,
@@ -231,7 +231,7 @@ impl Stream {
         let mut responses = connection.stream(WATCH, receiver).await?;
         match responses.next().await? {
             Some(message) => match decode::<WatchResponse>(message)? {
-                WatchResponse { canceled: true, cancel_reason, .. } => Err(Status::of_reason(&cancel_reason).into()),
+                WatchResponse { canceled: true, cancel_reason, .. } => Err(status_of_reason(&cancel_reason).into()),
                 WatchResponse { created: true, .. } => {
                     Ok(Self { connection: Arc::clone(connection), requests, responses })
                 }
@@ -312,7 +312,7 @@ impl Watch {
                 return Err(StorageError::Compacted { oldest: Revision(unsigned(response.compact_revision)) });
             }
             let connection = &self.stream.connection;
-            let error = failed(&self.prefix, &connection.endpoint, Status::of_reason(&response.cancel_reason).into());
+            let error = failed(&self.prefix, &connection.endpoint, status_of_reason(&response.cancel_reason).into());
             return Err(error.into());
         }
         let queue = Arc::clone(&self.queue);

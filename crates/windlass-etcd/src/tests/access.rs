@@ -4,9 +4,10 @@ use std::{fs, path::Path};
 
 use prost::Message;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair, SanType};
+use windlass_grpc::frame;
 
 use super::*;
-use crate::{Credentials, Tls, grpc::frame, messages::Empty};
+use crate::{Credentials, Tls, messages::Empty};
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 

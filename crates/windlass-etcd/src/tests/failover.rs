@@ -1,15 +1,13 @@
 //! Requests when members fail, with simulated members.
 
 use tokio::{net::TcpListener, time::Instant};
+use windlass_grpc::frame;
 
 use super::{
     fake::{Answer, Fake, WITHOUT_LEADER},
     *,
 };
-use crate::{
-    grpc::frame,
-    messages::{DELETE, Event, KeyValue, RangeResponse, ResponseHeader, TxnResponse, WatchResponse},
-};
+use crate::messages::{DELETE, Event, KeyValue, RangeResponse, ResponseHeader, TxnResponse, WatchResponse};
 
 fn range(revision: i64) -> Answer {
     Answer::message(&RangeResponse { header: Some(ResponseHeader { revision }), ..RangeResponse::default() })
@@ -32,7 +30,7 @@ async fn commit_with_an_unknown_fate_is_not_repeated() {
         let storage = storage(&[&first, &second]).await;
         let error = storage.commit("/registry/a", Expect::Absent, put("1")).await.unwrap_err();
         let CommitError::Storage(error) = error else { panic!("{error}") };
-        let chain = crate::errors::chain(&error);
+        let chain = windlass_grpc::chain(&error);
         assert!(chain.contains(&format!("cannot commit /registry/a in etcd at {}", first.endpoint())), "{chain}");
         assert_eq!((first.count("Txn"), second.count("Txn")), (1, 0));
         // The next one goes to the other member.

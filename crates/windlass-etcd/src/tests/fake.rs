@@ -12,8 +12,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use parking_lot::Mutex;
 use prost::Message;
 use tokio::{net::TcpListener, task::JoinSet};
+use windlass_grpc::frame;
 
-use crate::{Endpoint, grpc::frame, messages::StatusResponse};
+use crate::{Endpoint, messages::StatusResponse};
 
 /// The answer to a request.
 #[derive(Clone, Debug)]

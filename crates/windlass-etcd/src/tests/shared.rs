@@ -163,7 +163,7 @@ async fn values_with_equal_lifetimes_share_a_lease_and_expire_together() {
     let revoke = crate::messages::LeaseGrantRequest { ttl: lease };
     // `LeaseRevokeRequest` has the lease in the field of the duration.
     let connection = storage.shared.reader.cluster.connection().await.unwrap();
-    connection.unary("/etcdserverpb.Lease/LeaseRevoke", crate::grpc::frame(&revoke)).await.unwrap();
+    connection.unary("/etcdserverpb.Lease/LeaseRevoke", windlass_grpc::frame(&revoke)).await.unwrap();
     event(&mut events).await;
     let last = event(&mut events).await.revision;
     let expired = [delivery(&mut events).await, delivery(&mut events).await];

@@ -1,4 +1,4 @@
-//! gRPC messages over HTTP/2: frames with a length, and the status in trailers.
+//! Messages over HTTP/2: frames with a length, and the status in trailers.
 
 use std::{
     convert::Infallible,
@@ -14,16 +14,14 @@ use hyper::body::Incoming;
 use prost::Message;
 use tokio::sync::mpsc;
 
-use crate::errors::{CallError, Status, code};
+use crate::status::{CallError, Status, code};
 
 /// The bytes before each message: a flag for compression, and the length.
 const PREFIX: usize = 5;
 
-/// The longest message, as in the client of kube-apiserver.
-const LONGEST: usize = i32::MAX as usize;
-
-/// Returns a message with its prefix.
-pub(crate) fn frame(message: &impl Message) -> Bytes {
+/// Returns a message with its prefix, as a call sends it.
+#[must_use]
+pub fn frame(message: &impl Message) -> Bytes {
     let length = message.encoded_len();
     let mut frame = BytesMut::with_capacity(PREFIX + length);
     frame.put_u8(0);
@@ -68,28 +66,31 @@ impl Body for RequestBody {
 
 /// The messages of a response.
 #[derive(Debug)]
-pub(crate) struct Messages {
+pub struct Messages {
     body: Incoming,
     frames: Frames,
 }
 
 impl Messages {
-    /// Reads the head of a response.
-    pub(crate) fn of(response: Response<Incoming>) -> Result<Self, CallError> {
+    /// Reads the head of a response. A message longer than `longest` is an error.
+    pub(crate) fn of(response: Response<Incoming>, longest: usize) -> Result<Self, CallError> {
         let (head, body) = response.into_parts();
         if head.status != StatusCode::OK {
-            let why = format!("unexpected HTTP status {}, is this endpoint etcd?", head.status);
+            let why = format!("unexpected HTTP status {}, is this a gRPC server?", head.status);
             return Err(CallError::Lost(why.into()));
         }
         // A response without messages has its status in the head.
         if head.headers.contains_key("grpc-status") {
             status_of(&head.headers)?;
         }
-        Ok(Self { body, frames: Frames::default() })
+        Ok(Self { body, frames: Frames::new(longest) })
     }
 
     /// Returns the next message; `None` after the last one of a successful call. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
+    ///
+    /// # Errors
+    /// If the call has failed, or its connection.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
         loop {
             if let Some(message) = self.frames.take()? {
                 return Ok(Some(message));
@@ -119,15 +120,20 @@ impl Messages {
 }
 
 /// Divides the bytes of a body into messages.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Frames {
     buffer: BytesMut,
+    longest: usize,
 }
 
 /// The maximum size that is reserved for a message before it arrives.
 const RESERVED: usize = 1 << 20;
 
 impl Frames {
+    fn new(longest: usize) -> Self {
+        Self { buffer: BytesMut::new(), longest }
+    }
+
     fn put(&mut self, data: Bytes) {
         self.buffer.extend_from_slice(&data);
     }
@@ -138,8 +144,8 @@ impl Frames {
         if prefix[0] != 0 {
             return Err(CallError::Lost("the response is compressed, which was not requested".into()));
         }
-        if length > LONGEST {
-            return Err(CallError::Lost(format!("a message of {length} bytes is too long").into()));
+        if length > self.longest {
+            return Err(CallError::Lost(format!("a message of {length} bytes is too long, at most {} are permitted", self.longest).into()));
         }
         if rest.len() < length {
             // The rest is reserved as it arrives: the length is that of an unknown peer.
@@ -171,7 +177,10 @@ fn status_of(headers: &HeaderMap) -> Result<(), CallError> {
 }
 
 /// Decodes a message.
-pub(crate) fn decode<M: Message + Default>(bytes: Bytes) -> Result<M, CallError> {
+///
+/// # Errors
+/// If it is not a message of this type.
+pub fn decode<M: Message + Default>(bytes: Bytes) -> Result<M, CallError> {
     M::decode(bytes).map_err(|error| CallError::Lost(error.into()))
 }
 
@@ -180,19 +189,24 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
-    use crate::messages::CompactionRequest;
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct Number {
+        #[prost(int64, tag = "1")]
+        value: i64,
+    }
 
     #[test]
     fn message_has_a_prefix_with_its_length() {
-        assert_eq!(&frame(&CompactionRequest { revision: 300 })[..], [0, 0, 0, 0, 3, 0x08, 0xac, 2]);
-        assert_eq!(&frame(&CompactionRequest { revision: 0 })[..], [0, 0, 0, 0, 0]);
+        assert_eq!(&frame(&Number { value: 300 })[..], [0, 0, 0, 0, 3, 0x08, 0xac, 2]);
+        assert_eq!(&frame(&Number { value: 0 })[..], [0, 0, 0, 0, 0]);
     }
 
     #[test]
     fn messages_are_found_in_any_division_of_the_bytes() {
         let bytes = [&[0, 0, 0, 0, 3][..], b"abc", &[0, 0, 0, 0, 0], &[0, 0, 0, 0, 1], b"d"].concat();
         for size in 1..=bytes.len() {
-            let mut frames = Frames::default();
+            let mut frames = Frames::new(1 << 10);
             let mut found = Vec::new();
             for part in bytes.chunks(size) {
                 frames.put(Bytes::copy_from_slice(part));
@@ -207,13 +221,23 @@ mod tests {
 
     #[test]
     fn incomplete_and_compressed_messages_are_errors() {
-        let mut frames = Frames::default();
+        let mut frames = Frames::new(1 << 10);
         frames.put(Bytes::from_static(&[0, 0, 0, 0, 2, 1]));
         assert_eq!(frames.take().unwrap(), None);
         assert!(matches!(frames.end(), Err(CallError::Lost(_))));
-        let mut frames = Frames::default();
+        let mut frames = Frames::new(1 << 10);
         frames.put(Bytes::from_static(&[1, 0, 0, 0, 0]));
         assert!(matches!(frames.take(), Err(CallError::Lost(_))));
+    }
+
+    #[test]
+    fn length_above_the_limit_is_an_error_before_the_message() {
+        let mut frames = Frames::new(3);
+        frames.put(Bytes::from_static(&[0, 0, 0, 0, 3, 1, 2, 3]));
+        assert_eq!(frames.take().unwrap().unwrap().len(), 3);
+        frames.put(Bytes::from_static(&[0, 0, 0, 0, 4]));
+        let Err(CallError::Lost(why)) = frames.take() else { panic!("the message is too long") };
+        assert_eq!(why.to_string(), "a message of 4 bytes is too long, at most 3 are permitted");
     }
 
     #[test]
@@ -223,9 +247,8 @@ mod tests {
         trailers.insert("grpc-status", HeaderValue::from_static("0"));
         status_of(&trailers).unwrap();
         trailers.insert("grpc-status", HeaderValue::from_static("14"));
-        trailers.insert("grpc-message", HeaderValue::from_static("etcdserver: no%20leader"));
+        trailers.insert("grpc-message", HeaderValue::from_static("no%20leader"));
         let Err(CallError::Status(status)) = status_of(&trailers) else { panic!("an error status") };
-        assert_eq!((status.code, &*status.message), (14, "etcdserver: no leader"));
-        assert!(status.is_no_leader());
+        assert_eq!((status.code, &*status.message), (14, "no leader"));
     }
 }
