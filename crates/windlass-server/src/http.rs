@@ -306,7 +306,7 @@ async fn answer_discovery(server: &Arc<State>, exchange: &Exchange) -> Result<Re
     let registry = server.registry().await?;
     let table = registry.resources();
     if matches!(path, "/" | "/index.html") {
-        let compact = json::encode(&health::index(&table));
+        let compact = json::encode(&health::index(&table, server.added_check()));
         return Ok(respond::document(StatusCode::OK, compact, Encoding::PrettyJson));
     }
     let accept = exchange.header(header::ACCEPT);

@@ -34,7 +34,7 @@ use crate::{
     kinds::core::service::ServiceCidr,
     kubernetes::KubernetesVersion,
     metrics::Metrics,
-    state::State,
+    state::{AddedCheck, State},
     storage::{MemoryStorage, Storage},
     tls::TlsIdentity,
 };
@@ -72,6 +72,7 @@ pub struct ServerBuilder {
     limits: Limits,
     anonymous: Anonymous,
     descriptions: Descriptions,
+    added_check: Option<AddedCheck>,
 }
 
 /// An in-process client of a server, as a `tower` service: no socket, no task, no credentials.
@@ -198,6 +199,18 @@ impl ServerBuilder {
         self
     }
 
+    /// Adds a check to `/healthz` and `/readyz`, but not to `/livez`, for a part of the program without which some
+    /// requests fail. A restart of the server would not help. Replaces the check of an earlier call.
+    ///
+    /// kube-apiserver has the check `kms-providers`, for the providers of encryption at rest.
+    pub fn readiness_check<F>(mut self, name: &'static str, check: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        self.added_check = Some(AddedCheck { name, check: Arc::new(move || Box::pin(check())) });
+        self
+    }
+
     /// Sets a chain of authorizers, which replaces [`Self::authorization`]. Members of `system:masters` may still do
     /// everything.
     pub fn authorizers(mut self, chain: AuthorizerChain) -> Self {
@@ -221,6 +234,7 @@ impl ServerBuilder {
             stopping,
             metrics: Metrics::default(),
             descriptions: self.descriptions,
+            added_check: self.added_check,
             address: Mutex::new(self.address),
             budget: Budget::new(self.limits),
             client_ca: Mutex::default(),
@@ -247,6 +261,7 @@ impl Server {
             limits: Limits::default(),
             anonymous: Anonymous::default(),
             descriptions: Descriptions::default(),
+            added_check: None,
         }
     }
 

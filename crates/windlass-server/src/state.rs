@@ -1,10 +1,11 @@
 //! The state of a running server, shared by its requests.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{fmt, net::SocketAddr, sync::Arc};
 
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{OnceCell, watch};
-use windlass_api::{Clock, Entropy, Status};
+use windlass_api::{BoxError, Clock, Entropy, Status};
 
 use crate::{
     authn::{Authenticator, Host},
@@ -35,12 +36,26 @@ pub(crate) struct State {
     pub(crate) stopping: watch::Sender<bool>,
     pub(crate) metrics: Metrics,
     pub(crate) descriptions: Descriptions,
+    pub(crate) added_check: Option<AddedCheck>,
     /// The address that documents and objects give to clients.
     pub(crate) address: Mutex<SocketAddr>,
     /// The memory held by clients on sockets.
     pub(crate) budget: Arc<Budget>,
     /// The client CA in PEM, once the server serves with one.
     pub(crate) client_ca: Mutex<Option<Arc<str>>>,
+}
+
+/// A check that the program adds to the probes.
+#[derive(Clone)]
+pub(crate) struct AddedCheck {
+    pub(crate) name: &'static str,
+    pub(crate) check: Arc<dyn Fn() -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>,
+}
+
+impl fmt::Debug for AddedCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AddedCheck").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 /// Signals the shutdown to long-running requests. Clones share the signal.
@@ -102,6 +117,10 @@ impl State {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    pub(crate) fn added_check(&self) -> Option<&AddedCheck> {
+        self.added_check.as_ref()
     }
 
     pub(crate) fn descriptions(&self) -> &Descriptions {

@@ -1,6 +1,13 @@
 //! End-to-end tests of the server, in process and over sockets.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode, header};
@@ -388,6 +395,33 @@ async fn stopped_server_ends_its_watches() {
     assert_eq!(ready.code, 500);
     assert!(ready.body.ends_with("[-]shutdown failed: reason withheld\nreadyz check failed\n"), "{}", ready.body);
     assert_eq!(get(&service, "/livez").await.code, 200);
+}
+
+#[tokio::test]
+async fn added_check_belongs_to_readiness_and_not_to_liveness() {
+    let healthy = Arc::new(AtomicBool::new(false));
+    let check = Arc::clone(&healthy);
+    let server = Server::builder().readiness_check("kms-providers", move || {
+        let is_healthy = check.load(Ordering::Relaxed);
+        async move { if is_healthy { Ok(()) } else { Err("the plugin does not respond".into()) } }
+    });
+    let service = server.build().service();
+    let ready = get(&service, "/readyz").await;
+    assert_eq!(ready.code, 500);
+    assert!(
+        ready.body.starts_with("[+]ping ok\n[+]etcd ok\n[-]kms-providers failed: reason withheld\n"),
+        "{}",
+        ready.body
+    );
+    assert_eq!(get(&service, "/healthz").await.code, 500);
+    let alone = get(&service, "/readyz/kms-providers").await;
+    assert_eq!((alone.code, &*alone.body), (500, "internal server error: the plugin does not respond\n"));
+    assert_eq!(get(&service, "/readyz?exclude=kms-providers").await.code, 200);
+    assert_eq!((get(&service, "/livez").await.code, get(&service, "/livez/kms-providers").await.code), (200, 404));
+    let paths = get(&service, "/").await.json()["paths"].to_string();
+    assert!(paths.contains("\"/healthz/kms-providers\"") && paths.contains("\"/readyz/kms-providers\""), "{paths}");
+    healthy.store(true, Ordering::Relaxed);
+    assert_eq!(get(&service, "/readyz").await.body, "ok");
 }
 
 #[tokio::test]
