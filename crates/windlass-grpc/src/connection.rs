@@ -177,7 +177,8 @@ mod tests {
     #[tokio::test]
     async fn server_that_disappears_closes_the_connection() {
         let (socket, server) = tokio::io::duplex(1 << 12);
-        let (connection, driver) = Connection::handshake(socket, "http://localhost", Settings::default()).await.unwrap();
+        let (connection, driver) =
+            Connection::handshake(socket, "http://localhost", Settings::default()).await.unwrap();
         drop(server);
         // The end of the stream is an error or not, depending on what was sent.
         let _ = driver.await;

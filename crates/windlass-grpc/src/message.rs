@@ -145,7 +145,9 @@ impl Frames {
             return Err(CallError::Lost("the response is compressed, which was not requested".into()));
         }
         if length > self.longest {
-            return Err(CallError::Lost(format!("a message of {length} bytes is too long, at most {} are permitted", self.longest).into()));
+            return Err(CallError::Lost(
+                format!("a message of {length} bytes is too long, at most {} are permitted", self.longest).into(),
+            ));
         }
         if rest.len() < length {
             // The rest is reserved as it arrives: the length is that of an unknown peer.
