@@ -106,7 +106,8 @@ fn encryption(keys: [&str; 2]) -> EncryptionConfiguration {
 #[tokio::test(start_paused = true)]
 async fn migrated_secrets_are_encrypted_with_the_first_key() {
     let below: Arc<dyn Storage> = Arc::new(MemoryStorage::default());
-    let encrypted = EncryptedStorage::new(Arc::clone(&below), &encryption(["old", "new"]), stored_resources()).unwrap();
+    let encrypted =
+        EncryptedStorage::new(Arc::clone(&below), &encryption(["old", "new"]), stored_resources()).await.unwrap();
     let encrypted = Arc::new(encrypted);
     let environment = environment(&(Arc::clone(&encrypted) as Arc<dyn Storage>)).await;
     let client = environment.client();
@@ -120,7 +121,7 @@ async fn migrated_secrets_are_encrypted_with_the_first_key() {
         values.iter().filter(|body| body.starts_with(prefix.as_bytes())).count()
     };
     assert_eq!((count_with("old").await, count_with("new").await), (2, 0));
-    encrypted.reconfigure(&encryption(["new", "old"])).unwrap();
+    encrypted.reconfigure(&encryption(["new", "old"])).await.unwrap();
     assert_eq!((count_with("old").await, count_with("new").await), (2, 0));
     migrate(&client, "", "secrets").await;
     assert_eq!((count_with("old").await, count_with("new").await), (0, 2));

@@ -8,6 +8,7 @@ use std::{
     fs, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -133,7 +134,7 @@ impl Bound {
 
     pub(crate) fn start(self) -> ControlPlane {
         let Self { settings, listener, address, console, opened } = self;
-        let Opened { storage, secrets, is_shared, tasks } = opened;
+        let Opened { storage, secrets, is_shared, encrypted, tasks } = opened;
         let Secrets { tls, issuer, token } = secrets;
         // Pods require their service account only if the controller that creates it runs.
         let creates_accounts = settings.controllers.contains(BuiltIn::ServiceAccount);
@@ -148,6 +149,13 @@ impl Bound {
             .descriptions(descriptions::schemas);
         let server = match settings.authorizers {
             Some(chain) => server.authorizers(chain),
+            None => server,
+        };
+        let server = match encrypted {
+            Some(encrypted) => server.readiness_check("kms-providers", move || {
+                let encrypted = Arc::clone(&encrypted);
+                async move { Ok(encrypted.check_providers().await?) }
+            }),
             None => server,
         };
         let server = server.build();

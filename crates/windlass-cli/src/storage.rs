@@ -8,7 +8,7 @@ use windlass_server::{
     KubernetesVersion,
     storage::{MemoryStorage, Retention, Storage},
 };
-use windlass_storage::{CachedStorage, EncodedStorage, Encoding};
+use windlass_storage::{CachedStorage, EncodedStorage, Encoding, EncryptedStorage};
 
 use crate::{
     data_directory::{Data, Secrets},
@@ -43,9 +43,14 @@ pub(crate) struct Opened {
     pub(crate) secrets: Secrets,
     /// `true` if other servers may use the storage.
     pub(crate) is_shared: bool,
+    /// The storage whose KMS providers belong to the health of the server.
+    pub(crate) encrypted: Option<Arc<EncryptedStorage>>,
     /// Tasks that end when this is dropped.
     pub(crate) tasks: JoinSet<()>,
 }
+
+/// The prefix of all keys of the server, and of those in the snapshot of an etcd.
+const REGISTRY: &str = "/registry";
 
 /// The retention of the history in memory: five minutes, in little memory. Watchers on this machine lag little. Events
 /// that wait for a watcher do not count, and neither do the objects on later pages of a list.
@@ -63,22 +68,26 @@ impl Place {
     ) -> Result<Opened, Box<dyn Error>> {
         let mut tasks = JoinSet::new();
         let is_shared = matches!(self, Self::Etcd(_));
-        let encrypted = |storage| match encryption {
-            Some(encryption) => encryption.over(storage),
-            None => Ok(storage),
+        let mut checked = None;
+        let mut encrypted = async |storage: Arc<dyn Storage>, prefix: &str| {
+            let Some(encryption) = encryption else { return Ok(storage) };
+            let storage = encryption.over(storage, prefix).await?;
+            checked = Some(Arc::clone(&storage)).filter(|storage| encryption.has_check(storage));
+            Ok::<_, Box<dyn Error>>(storage as Arc<dyn Storage>)
         };
         let (storage, secrets): (Arc<dyn Storage>, _) = match self {
-            Self::Memory => (encrypted(Arc::new(MemoryStorage::with_retention(HISTORY)))?, None),
+            Self::Memory => (encrypted(Arc::new(MemoryStorage::with_retention(HISTORY)), REGISTRY).await?, None),
             Self::Directory(data) => {
                 let path = data.path.clone();
                 let storage = tokio::task::spawn_blocking(move || data.open()).await?.map_err(unsync)?;
-                (Arc::new(EncodedStorage::imported(encrypted(storage)?, kubernetes)), Some(path))
+                (Arc::new(EncodedStorage::imported(encrypted(storage, REGISTRY).await?, kubernetes)), Some(path))
             }
             Self::Etcd(etcd) => {
                 let Etcd { options, history, secrets } = *etcd;
+                let prefix = options.prefix.clone();
                 let storage = EtcdStorage::connect(options).await?;
                 tasks.spawn(storage.compactor(history).run());
-                let below = encrypted(Arc::new(storage))?;
+                let below = encrypted(Arc::new(storage), &prefix).await?;
                 let cached = CachedStorage::start(below, Encoding::shared(kubernetes), HISTORY).await?;
                 (Arc::new(cached), secrets)
             }
@@ -91,7 +100,7 @@ impl Place {
             }
             None => Secrets::temporary(names, new_token())?,
         };
-        Ok(Opened { storage, secrets, is_shared, tasks })
+        Ok(Opened { storage, secrets, is_shared, encrypted: checked, tasks })
     }
 }
 

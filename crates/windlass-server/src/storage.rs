@@ -128,7 +128,7 @@ pub struct Committed {
     pub revision: Revision,
     /// The new value. `None` after a deletion.
     pub value: Option<StoredValue>,
-    /// The previous value. `None` if the commit created the key.
+    /// The previous value. `None` if the commit created the key, or if the previous value cannot be decoded.
     pub previous: Option<StoredValue>,
 }
 
@@ -264,7 +264,7 @@ pub struct StorageEvent {
     pub key: Arc<str>,
     /// The new value. `None` after a deletion.
     pub current: Option<StoredValue>,
-    /// The previous value. `None` if the commit created the key.
+    /// The previous value. `None` if the commit created the key, or if the previous value cannot be decoded.
     pub previous: Option<StoredValue>,
 }
 

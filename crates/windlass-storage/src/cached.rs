@@ -15,7 +15,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
+use futures::{FutureExt as _, future::BoxFuture};
 use tokio::{task::AbortHandle, time};
 use windlass_server::storage::{
     Change, CommitError, Committed, EventStream, Expect, Range, RangeQuery, Replica, Retention, Revision, Storage,
@@ -23,7 +23,7 @@ use windlass_server::storage::{
 };
 
 use self::{probe::Probe, writes::Writes};
-use crate::transform::{Transform, decode_delivery};
+use crate::transform::{self, Transform};
 
 mod feed;
 mod probe;
@@ -47,7 +47,7 @@ pub struct CachedStorage<T> {
 #[derive(Debug)]
 struct Shared<T> {
     below: Arc<dyn Storage>,
-    transform: T,
+    transform: Arc<T>,
     replica: Replica,
     probe: Probe,
     writes: Writes,
@@ -62,6 +62,7 @@ impl<T: Transform> CachedStorage<T> {
         let (values, unreadable) = feed::read_all(&*below, &transform).await?;
         let replica = Replica::new(retention, values, unreadable);
         let events = below.watch_changes("", replica.revision()).await?;
+        let transform = Arc::new(transform);
         let shared = Shared { below, transform, replica, probe: Probe::default(), writes: Writes::default() };
         let shared = Arc::new(shared);
         let feed = tokio::spawn(feed::run(Arc::clone(&shared), events)).abort_handle();
@@ -109,21 +110,20 @@ impl<T: Transform> Shared<T> {
     }
 
     /// Decodes a value of the storage, unless it is in the copy, or this process has just written it.
-    fn decode(&self, value: StoredValue) -> Result<StoredValue, StorageError> {
+    async fn decode(&self, value: StoredValue) -> Result<StoredValue, StorageError> {
         let (key, modified) = (&*value.key, value.modified);
         let written = self.writes.version(key, modified);
         match written.or_else(|| self.replica.version(key, modified)) {
             Some(known) => Ok(StoredValue { is_stale: value.is_stale || known.is_stale, ..known }),
-            None => {
-                let key = Arc::clone(&value.key);
-                let decoded = self.transform.decode(value);
-                decoded.map_err(|source| StorageError::Unreadable { key: key.to_string(), source })
-            }
+            None => transform::decode(&*self.transform, value).await,
         }
     }
 
-    fn decode_some(&self, value: Option<StoredValue>) -> Result<Option<StoredValue>, StorageError> {
-        value.map(|value| self.decode(value)).transpose()
+    async fn decode_some(&self, value: Option<StoredValue>) -> Result<Option<StoredValue>, StorageError> {
+        match value {
+            Some(value) => self.decode(value).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     async fn get_below(
@@ -132,13 +132,17 @@ impl<T: Transform> Shared<T> {
         at: Option<Revision>,
     ) -> Result<(Revision, Option<StoredValue>), StorageError> {
         let (revision, value) = self.below.get(key, at).await?;
-        Ok((revision, self.decode_some(value)?))
+        Ok((revision, self.decode_some(value).await?))
     }
 
     async fn range_below(&self, query: RangeQuery) -> Result<Range, StorageError> {
-        let Range { revision, values, remaining } = self.below.range(query).await?;
-        let values = values.into_iter().map(|value| self.decode(value)).collect::<Result<_, _>>()?;
-        Ok(Range { revision, values, remaining })
+        let mut range = self.below.range(query).await?;
+        let mut decoded = Vec::with_capacity(range.values.len());
+        for value in range.values {
+            decoded.push(self.decode(value).await?);
+        }
+        range.values = decoded;
+        Ok(range)
     }
 
     async fn get(&self, key: &str, at: Option<Revision>) -> Result<(Revision, Option<StoredValue>), StorageError> {
@@ -202,15 +206,12 @@ impl<T: Transform> Shared<T> {
                 let value = committed.value.zip(body).map(|(value, body)| StoredValue { body, ..value });
                 let revision = committed.revision;
                 writing.commit(revision, value.clone(), &self.replica);
-                // The commit has succeeded, so a damaged previous value must not fail it.
-                let previous = self.decode_some(committed.previous).unwrap_or_else(|error| {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "the previous value cannot be decoded");
-                    None
-                });
+                // The commit has happened, whatever the previous value is.
+                let previous = self.decode_some(committed.previous).await.unwrap_or_default();
                 Ok(Committed { revision, value, previous })
             }
             Err(CommitError::Conflict { current }) => {
-                Err(CommitError::Conflict { current: self.decode_some(current)? })
+                Err(CommitError::Conflict { current: self.decode_some(current).await? })
             }
             Err(error) => Err(error),
         }
@@ -263,8 +264,7 @@ impl<T: Transform> Storage for CachedStorage<T> {
                 return Ok(events);
             }
             let events = self.shared.below.watch(prefix, after).await?;
-            let shared = Arc::clone(&self.shared);
-            Ok(events.map(move |item| item.map(|item| decode_delivery(&shared.transform, item))).boxed())
+            Ok(transform::decoded(Arc::clone(&self.shared.transform), events))
         }
         .boxed()
     }

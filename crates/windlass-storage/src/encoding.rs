@@ -8,7 +8,7 @@ use windlass_server::{
     storage::{Storage, StoredValue},
 };
 
-use crate::transform::{Failure, Transform, TransformedStorage};
+use crate::transform::{Decoding, Encrypted, Failure, Transform, TransformedStorage};
 
 /// A storage whose values kube-apiserver has written, or reads.
 pub type EncodedStorage = TransformedStorage<Encoding>;
@@ -87,8 +87,14 @@ impl Transform for Encoding {
         Ok(windlass_protobuf::to_protobuf_for(&json, self.kubernetes.minor())?.into())
     }
 
-    fn decode(&self, value: StoredValue) -> Result<StoredValue, Failure> {
-        let found = Found::of(&value.body);
+    fn decode(&self, value: StoredValue) -> Decoding {
+        Decoding::Done(self.decoded(value))
+    }
+}
+
+impl Encoding {
+    fn decoded(&self, value: StoredValue) -> Result<StoredValue, Failure> {
+        let found = Found::of(&value.body)?;
         let body = match found {
             Found::Own => value.body,
             Found::Protobuf => {
@@ -107,13 +113,14 @@ impl Transform for Encoding {
 }
 
 impl Found {
-    fn of(body: &[u8]) -> Self {
+    /// Returns the encoding of a value, or an error if the value is encrypted.
+    fn of(body: &[u8]) -> Result<Self, Encrypted> {
         if windlass_protobuf::is_protobuf(body) {
-            Self::Protobuf
+            Ok(Self::Protobuf)
         } else if is_body(body) {
-            Self::Own
+            Ok(Self::Own)
         } else {
-            Self::Json
+            Encrypted::check(body).map(|()| Self::Json)
         }
     }
 }

@@ -35,7 +35,7 @@ pub use self::{
     cached::CachedStorage,
     disk::{DiskStorage, OpenError, Options, Retention, import, remove, snapshot},
     encoding::{EncodedStorage, Encoding},
-    encryption::{EncryptedStorage, EncryptionConfiguration},
+    encryption::{EncryptedStorage, EncryptionConfiguration, ReconfigureError},
     etcd_snapshot::{EtcdSnapshot, EtcdValue, InvalidEtcdSnapshot},
-    transform::{Failure, Transform, TransformedStorage},
+    transform::{Decoding, Failure, Transform, TransformedStorage},
 };

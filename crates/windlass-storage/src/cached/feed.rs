@@ -7,7 +7,7 @@ use tokio::time;
 use windlass_server::storage::{Delivery, EventStream, Range, RangeQuery, Storage, StorageError, StoredValue};
 
 use super::Shared;
-use crate::transform::Transform;
+use crate::transform::{self, Transform};
 
 /// The number of values in a page.
 const PAGE: usize = 2000;
@@ -63,7 +63,7 @@ async fn follow<T: Transform>(
     let mut next = events.next().await;
     loop {
         match next {
-            Some(Ok(item)) => items.push(decoded(shared, item)),
+            Some(Ok(item)) => items.push(decoded(shared, item).await),
             Some(Err(error)) => {
                 apply(shared, &mut items);
                 return Some(error);
@@ -97,11 +97,11 @@ fn apply<T: Transform>(shared: &Shared<T>, items: &mut Vec<Delivery>) {
 }
 
 /// Decodes the value of an event, unless this process has written it.
-fn decoded<T: Transform>(shared: &Shared<T>, item: Delivery) -> Delivery {
+async fn decoded<T: Transform>(shared: &Shared<T>, item: Delivery) -> Delivery {
     let Delivery::Event { mut event, completes } = item else { return item };
     event.previous = None;
     let Some(value) = event.current.take() else { return Delivery::Event { event, completes } };
-    match decode(shared, value) {
+    match decode(shared, value).await {
         Ok(value) => {
             event.current = Some(value);
             Delivery::Event { event, completes }
@@ -110,16 +110,16 @@ fn decoded<T: Transform>(shared: &Shared<T>, item: Delivery) -> Delivery {
     }
 }
 
-fn decode<T: Transform>(shared: &Shared<T>, value: StoredValue) -> Result<StoredValue, String> {
+async fn decode<T: Transform>(shared: &Shared<T>, value: StoredValue) -> Result<StoredValue, String> {
     match shared.writes.body_of(&value.key, &value.body) {
         Some(body) => Ok(StoredValue { body, ..value }),
-        None => shared.transform.decode(value).map_err(|error| error.to_string()),
+        None => transform::decode(&*shared.transform, value).await.map_err(transform::reason),
     }
 }
 
 /// Reads all values again, after events were missed.
 async fn reload<T: Transform>(shared: &Shared<T>) -> Result<EventStream, StorageError> {
-    let (values, unreadable) = read_all(&*shared.below, &shared.transform).await?;
+    let (values, unreadable) = read_all(&*shared.below, &*shared.transform).await?;
     let revision = values.revision;
     shared.replica.reset(values, unreadable);
     shared.writes.forget_all(revision);
@@ -153,9 +153,9 @@ async fn read_pages(storage: &dyn Storage, transform: &impl Transform) -> Result
                 }
                 for value in page.values {
                     let key = Arc::clone(&value.key);
-                    match transform.decode(value) {
+                    match transform::decode(transform, value).await {
                         Ok(value) => values.push(value),
-                        Err(reason) => unreadable.push((key, reason.to_string())),
+                        Err(error) => unreadable.push((key, transform::reason(error))),
                     }
                 }
                 limit = PAGE.min(limit * 2);

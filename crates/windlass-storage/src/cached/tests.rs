@@ -1,11 +1,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures::StreamExt as _;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use windlass_server::storage::{MemoryStorage, next_event, suite::PATIENCE as TEST_PATIENCE};
 
 use super::*;
-use crate::transform::Failure;
+use crate::transform::{Decoding, Failure};
 
 /// Stores bodies in upper case. Those that begin with `!` cannot be decoded.
 #[derive(Debug, Default)]
@@ -18,13 +19,13 @@ impl Transform for UpperCase {
         Ok(body.to_ascii_uppercase().into())
     }
 
-    fn decode(&self, value: StoredValue) -> Result<StoredValue, Failure> {
+    fn decode(&self, value: StoredValue) -> Decoding {
         self.decoded.fetch_add(1, Ordering::Relaxed);
         if value.body.starts_with(b"!") {
-            return Err("it is damaged".into());
+            return Decoding::Done(Err("it is damaged".into()));
         }
         let body = value.body.to_ascii_lowercase().into();
-        Ok(StoredValue { body, ..value })
+        Decoding::Done(Ok(StoredValue { body, ..value }))
     }
 }
 

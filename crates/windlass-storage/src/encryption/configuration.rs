@@ -1,11 +1,22 @@
 //! The configuration file: kind `EncryptionConfiguration` of `apiserver.config.k8s.io/v1`, as for kube-apiserver.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 
-use super::provider::{Chain, Kind, Provider};
+use self::kms::KmsConfiguration;
+use super::{
+    cipher::{Cipher, Kind},
+    kms::Kms,
+    provider::{self, Chain, Provider},
+};
+
+mod kms;
 
 /// Which resources are encrypted, and how. Deserialize it from the file, then [`EncryptedStorage`](super::EncryptedStorage)
 /// validates it.
@@ -47,7 +58,7 @@ struct ProviderConfiguration {
     aescbc: Option<Keys>,
     secretbox: Option<Keys>,
     identity: Option<Identity>,
-    kms: Option<serde::de::IgnoredAny>,
+    kms: Option<KmsConfiguration>,
 }
 
 #[derive(Deserialize)]
@@ -71,9 +82,23 @@ struct Key {
 struct Identity {}
 
 /// The error for an invalid configuration. Errors do not contain keys.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", .0.join(", "))]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidEncryption(Vec<String>);
+
+impl fmt::Display for InvalidEncryption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        provider::aggregate(&self.0, f)
+    }
+}
+
+impl std::error::Error for InvalidEncryption {}
+
+/// The providers of each resource, and the KMS providers among them.
+#[derive(Default)]
+pub(super) struct Providers {
+    pub(super) chains: BTreeMap<GroupResource, Chain>,
+    pub(super) kms: Vec<Arc<Kms>>,
+}
 
 /// The name of a resource in a configuration: `deployments.apps`, `*.apps`, `*.` or `*.*`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,13 +115,12 @@ const WITHOUT_API: [&str; 3] = ["apiserveripinfo", "serviceipallocations", "serv
 
 impl EncryptionConfiguration {
     /// Returns the providers of each resource.
-    pub(super) fn chains(&self) -> Result<BTreeMap<GroupResource, Chain>, InvalidEncryption> {
+    pub(super) fn providers(&self) -> Result<Providers, InvalidEncryption> {
         let mut problems = Problems::default();
         if self.resources.is_empty() {
             problems.required("resources", "at least one resources is required");
         }
-        let mut chains: BTreeMap<GroupResource, Chain> = BTreeMap::new();
-        let mut masked = None;
+        let mut rules = Vec::new();
         for (at, rule) in self.resources.iter().enumerate() {
             let path = format!("resources[{at}]");
             rule.check_resources(&format!("{path}.resources"), &mut problems);
@@ -104,24 +128,36 @@ impl EncryptionConfiguration {
                 let path = format!("{path}.providers");
                 problems.required(&path, &format!("at least one {path} is required"));
             }
-            // A chain for each resource: ciphers cannot be cloned.
+            rules.push((rule, rule.providers(&path, &mut problems)));
+        }
+        if !problems.list.is_empty() {
+            return Err(InvalidEncryption(problems.list));
+        }
+        // The errors of kube-apiserver for a valid configuration that it does not support. It reports the first one.
+        let mut built = Providers::default();
+        for (rule, providers) in rules {
+            if let Some(kms) =
+                rule.providers.iter().filter_map(|provider| provider.kms.as_ref()).find(|kms| kms.is_v1())
+            {
+                return Err(InvalidEncryption(vec![kms.unsupported()]));
+            }
             for name in &rule.resources {
                 let resource = GroupResource::parse(name);
                 let earlier =
                     [(ANY, &*resource.group), (ANY, ANY)].map(|(resource, group)| GroupResource::new(group, resource));
-                if let Some(rule) = earlier.iter().find(|earlier| chains.contains_key(earlier)) {
-                    masked
-                        .get_or_insert_with(|| format!("resource \"{resource}\" is masked by earlier rule \"{rule}\""));
+                if let Some(rule) = earlier.iter().find(|earlier| built.chains.contains_key(earlier)) {
+                    let masked = format!("resource \"{resource}\" is masked by earlier rule \"{rule}\"");
+                    return Err(InvalidEncryption(vec![masked]));
                 }
-                // Problems of the providers are reported once.
-                let mut ignored = Problems::default();
-                let chain = chains.entry(resource).or_insert_with(|| Chain(Vec::new()));
-                chain.0.extend(rule.providers(&path, &mut ignored));
+                let chain = built.chains.entry(resource).or_insert_with(|| Chain(Vec::new()));
+                chain.0.extend(providers.iter().cloned());
             }
-            rule.providers(&path, &mut problems);
+            built.kms.extend(providers.iter().filter_map(|provider| match &**provider {
+                Provider::Kms(kms) => Some(Arc::clone(kms)),
+                _ => None,
+            }));
         }
-        problems.0.extend(masked.filter(|_| problems.0.is_empty()));
-        if problems.0.is_empty() { Ok(chains) } else { Err(InvalidEncryption(problems.0)) }
+        Ok(built)
     }
 }
 
@@ -153,53 +189,49 @@ impl Rule {
         }
     }
 
-    /// Returns the providers, one for each key.
-    fn providers(&self, path: &str, problems: &mut Problems) -> Vec<Provider> {
+    /// Returns the providers that are valid, and adds the problems of the others.
+    fn providers(&self, path: &str, problems: &mut Problems) -> Vec<Arc<Provider>> {
         let mut providers = Vec::new();
         for (at, provider) in self.providers.iter().enumerate() {
-            let path = format!("{path}.providers[{at}]");
-            let ciphers = [
-                (Kind::AesGcm, &provider.aesgcm),
-                (Kind::AesCbc, &provider.aescbc),
-                (Kind::Secretbox, &provider.secretbox),
-            ];
-            let count = ciphers.iter().filter(|(_, keys)| keys.is_some()).count()
-                + usize::from(provider.identity.is_some())
-                + usize::from(provider.kms.is_some());
-            match count {
-                0 => problems.add(
-                    &path,
-                    "provider does not contain any of the expected providers: KMS, AESGCM, AESCBC, Secretbox, Identity",
-                ),
-                1 => {}
-                _ => problems.add(
-                    &path,
-                    "more than one provider specified in a single element, should split into different list elements",
-                ),
-            }
-            if count != 1 {
-                continue;
-            }
-            if provider.kms.is_some() {
-                problems.add(&format!("{path}.kms"), "Windlass does not support KMS providers");
-            }
-            if provider.identity.is_some() {
-                providers.push(Provider::identity());
-            }
-            for (kind, keys) in ciphers.into_iter().filter_map(|(kind, keys)| Some((kind, keys.as_ref()?))) {
-                providers.extend(keys.providers(kind, &format!("{path}.{}.keys", kind.name()), problems));
-            }
+            providers.extend(provider.build(&format!("{path}.providers[{at}]"), problems).map(Arc::new));
         }
         providers
     }
 }
 
+impl ProviderConfiguration {
+    fn build(&self, path: &str, problems: &mut Problems) -> Option<Provider> {
+        let ciphers = [(Kind::AesGcm, &self.aesgcm), (Kind::AesCbc, &self.aescbc), (Kind::Secretbox, &self.secretbox)];
+        let count = ciphers.iter().filter(|(_, keys)| keys.is_some()).count()
+            + usize::from(self.identity.is_some())
+            + usize::from(self.kms.is_some());
+        match count {
+            0 => problems.add(
+                path,
+                "provider does not contain any of the expected providers: KMS, AESGCM, AESCBC, Secretbox, Identity",
+            ),
+            1 => {}
+            _ => problems.add(
+                path,
+                "more than one provider specified in a single element, should split into different list elements",
+            ),
+        }
+        if let Some(kms) = &self.kms {
+            return kms.build(&format!("{path}.kms"), problems).map(|kms| Provider::Kms(Arc::new(kms)));
+        }
+        match ciphers.into_iter().find_map(|(kind, keys)| Some((kind, keys.as_ref()?))) {
+            Some((kind, keys)) => Some(keys.build(kind, &format!("{path}.{}.keys", kind.name()), problems)),
+            None => self.identity.as_ref().map(|Identity {}| Provider::Identity),
+        }
+    }
+}
+
 impl Keys {
-    fn providers(&self, kind: Kind, path: &str, problems: &mut Problems) -> Vec<Provider> {
+    fn build(&self, kind: Kind, path: &str, problems: &mut Problems) -> Provider {
         if self.keys.is_empty() {
             problems.required(path, "at least one keys is required");
         }
-        let mut providers = Vec::new();
+        let mut ciphers = Vec::new();
         for (at, Key { name, secret }) in self.keys.iter().enumerate() {
             let path = |field: &str| format!("{path}[{at}].{field}");
             if name.is_empty() {
@@ -213,8 +245,8 @@ impl Keys {
                 problems.invalid(&path("secret"), REDACTED, "secrets must be base64 encoded");
                 continue;
             };
-            if let Some(provider) = Provider::new(kind, name, &secret) {
-                providers.push(provider);
+            if let Some(cipher) = Cipher::new(kind, &secret) {
+                ciphers.push((name.clone(), cipher));
             } else {
                 let sizes: Vec<String> = kind.key_sizes().iter().map(ToString::to_string).collect();
                 let (found, sizes) = (secret.len(), sizes.join(" "));
@@ -222,7 +254,7 @@ impl Keys {
                 problems.invalid(&path("secret"), REDACTED, &why);
             }
         }
-        providers
+        Provider::Keys(provider::Keys::new(kind, ciphers))
     }
 }
 
@@ -267,20 +299,24 @@ impl fmt::Display for GroupResource {
 
 /// Problems with their paths, in the words of kube-apiserver.
 #[derive(Default)]
-struct Problems(Vec<String>);
+struct Problems {
+    list: Vec<String>,
+    /// The names of the KMS providers so far.
+    kms: BTreeSet<String>,
+}
 
 impl Problems {
     fn required(&mut self, path: &str, why: &str) {
-        self.0.push(format!("{path}: Required value: {why}"));
+        self.list.push(format!("{path}: Required value: {why}"));
     }
 
     fn invalid(&mut self, path: &str, value: &str, why: &str) {
-        self.0.push(format!("{path}: Invalid value: {value}: {why}"));
+        self.list.push(format!("{path}: Invalid value: {value}: {why}"));
     }
 
     /// Adds a problem whose value may contain keys.
     fn add(&mut self, path: &str, why: &str) {
-        self.0.push(format!("{path}: {why}"));
+        self.list.push(format!("{path}: {why}"));
     }
 }
 

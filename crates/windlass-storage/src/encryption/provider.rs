@@ -1,61 +1,42 @@
-//! The ciphers, and the form of encrypted values: a prefix that names cipher and key, a random nonce, and the ciphertext.
+//! The providers of a resource, and the form of encrypted values: a prefix that names provider and key, and the rest.
 
-use aes::{Aes128, Aes192, Aes256};
-use aes_gcm::{
-    AesGcm,
-    aead::{Aead, KeyInit, OsRng, Payload, consts::U12, generic_array::GenericArray, rand_core::RngCore as _},
-};
+use std::{fmt, sync::Arc};
+
 use bytes::Bytes;
-use cbc::cipher::{BlockDecryptMut as _, BlockEncryptMut as _, KeyIvInit, block_padding::Pkcs7};
-use crypto_secretbox::XSalsa20Poly1305;
+use futures::{FutureExt as _, future::BoxFuture};
 
-/// The prefix of all encrypted values. JSON and protobuf values begin differently.
-const ENCRYPTED: &[u8] = b"k8s:enc:";
+use super::{
+    cipher::{self, Cipher, Kind},
+    kms::{Kms, KmsError},
+};
+use crate::transform::ENCRYPTED;
 
-/// The size of a nonce of AES-GCM, of an initialization vector of AES-CBC, and of a nonce of secretbox.
-const GCM_NONCE: usize = 12;
-const CBC_VECTOR: usize = 16;
-const SECRETBOX_NONCE: usize = 24;
-
-/// A cipher with its key, or no encryption.
-pub(super) struct Provider {
-    /// The prefix of the values; empty without encryption.
-    prefix: String,
-    cipher: Cipher,
-}
-
-/// The names of the ciphers in prefixes and in configurations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    AesGcm,
-    AesCbc,
-    Secretbox,
-}
-
-enum Cipher {
+/// An item of the list of providers.
+pub(super) enum Provider {
     Identity,
-    Gcm128(Box<AesGcm<Aes128, U12>>),
-    Gcm192(Box<AesGcm<Aes192, U12>>),
-    Gcm256(Box<AesGcm<Aes256, U12>>),
-    Cbc(Box<[u8]>),
-    Secretbox(Box<XSalsa20Poly1305>),
+    Keys(Keys),
+    Kms(Arc<Kms>),
+}
+
+/// A cipher with several keys. The first one encrypts, and each can decrypt.
+pub(super) struct Keys {
+    kind: Kind,
+    prefix: String,
+    /// Each with its name and a colon, as in values.
+    keys: Vec<(String, Cipher)>,
 }
 
 /// The reason why a value cannot be decrypted, in the words of kube-apiserver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DecryptError {
-    #[error("no matching prefix found")]
-    Prefix,
-    #[error("the stored data was shorter than the required size")]
-    Short,
-    #[error("cipher: message authentication failed")]
-    Authentication,
-    #[error("the stored data is not a multiple of the block size")]
-    Blocks,
-    #[error("invalid padding on input")]
-    Padding,
-    #[error("output array was not large enough for encryption")]
-    Secretbox,
+    /// No provider has the prefix of the value.
+    NoProvider,
+    /// The provider does not have the key.
+    NoKey(Kind),
+    Cipher(cipher::DecryptError),
+    Kms(KmsError),
+    /// One error for each provider or key that has the prefix of the value.
+    Several(Vec<DecryptError>),
 }
 
 /// A decrypted value.
@@ -66,150 +47,146 @@ pub(super) struct Decrypted {
     pub(super) is_stale: bool,
 }
 
-impl Kind {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::AesGcm => "aesgcm",
-            Self::AesCbc => "aescbc",
-            Self::Secretbox => "secretbox",
-        }
-    }
-
-    /// The permitted sizes of keys in bytes.
-    pub(super) const fn key_sizes(self) -> &'static [usize] {
-        match self {
-            Self::AesGcm | Self::AesCbc => &[16, 24, 32],
-            Self::Secretbox => &[32],
-        }
-    }
-}
-
-impl Provider {
-    pub(super) fn identity() -> Self {
-        Self { prefix: String::new(), cipher: Cipher::Identity }
-    }
-
-    /// Returns `None` if the key has another size.
-    pub(super) fn new(kind: Kind, name: &str, key: &[u8]) -> Option<Self> {
-        let cipher = match (kind, key.len()) {
-            (Kind::AesGcm, 16) => Cipher::Gcm128(Box::new(AesGcm::new_from_slice(key).ok()?)),
-            (Kind::AesGcm, 24) => Cipher::Gcm192(Box::new(AesGcm::new_from_slice(key).ok()?)),
-            (Kind::AesGcm, 32) => Cipher::Gcm256(Box::new(AesGcm::new_from_slice(key).ok()?)),
-            (Kind::AesCbc, 16 | 24 | 32) => Cipher::Cbc(key.into()),
-            (Kind::Secretbox, 32) => Cipher::Secretbox(Box::new(XSalsa20Poly1305::new_from_slice(key).ok()?)),
-            _ => return None,
-        };
-        Some(Self { prefix: format!("k8s:enc:{}:v1:{name}:", kind.name()), cipher })
-    }
-
-    /// Encrypts a value. `place` is its key in the storage.
-    fn encrypt(&self, place: &str, body: &[u8]) -> Bytes {
-        let mut output = self.prefix.clone().into_bytes();
-        match &self.cipher {
-            Cipher::Identity => return Bytes::copy_from_slice(body),
-            Cipher::Gcm128(cipher) => seal(&**cipher, GCM_NONCE, place, body, &mut output),
-            Cipher::Gcm192(cipher) => seal(&**cipher, GCM_NONCE, place, body, &mut output),
-            Cipher::Gcm256(cipher) => seal(&**cipher, GCM_NONCE, place, body, &mut output),
-            // Secretbox has no additional data.
-            Cipher::Secretbox(cipher) => seal(&**cipher, SECRETBOX_NONCE, "", body, &mut output),
-            Cipher::Cbc(key) => {
-                let mut vector = [0; CBC_VECTOR];
-                OsRng.fill_bytes(&mut vector);
-                output.extend(vector);
-                output.extend(match key.len() {
-                    16 => cbc_encrypt::<Aes128>(key, &vector, body),
-                    24 => cbc_encrypt::<Aes192>(key, &vector, body),
-                    _ => cbc_encrypt::<Aes256>(key, &vector, body),
-                });
-            }
-        }
-        output.into()
-    }
-
-    /// Decrypts a value without its prefix.
-    fn decrypt(&self, place: &str, data: &[u8]) -> Result<Vec<u8>, DecryptError> {
-        match &self.cipher {
-            Cipher::Identity if data.starts_with(ENCRYPTED) => Err(DecryptError::Prefix),
-            Cipher::Identity => Ok(data.to_vec()),
-            Cipher::Gcm128(cipher) => open(&**cipher, GCM_NONCE, place, data),
-            Cipher::Gcm192(cipher) => open(&**cipher, GCM_NONCE, place, data),
-            Cipher::Gcm256(cipher) => open(&**cipher, GCM_NONCE, place, data),
-            Cipher::Secretbox(cipher) => open(&**cipher, SECRETBOX_NONCE, "", data).map_err(|error| match error {
-                DecryptError::Authentication => DecryptError::Secretbox,
-                other => other,
-            }),
-            Cipher::Cbc(key) => {
-                let (vector, blocks) = data.split_first_chunk::<CBC_VECTOR>().ok_or(DecryptError::Short)?;
-                if blocks.len() % CBC_VECTOR != 0 {
-                    return Err(DecryptError::Blocks);
-                }
-                match key.len() {
-                    16 => cbc_decrypt::<Aes128>(key, vector, blocks),
-                    24 => cbc_decrypt::<Aes192>(key, vector, blocks),
-                    _ => cbc_decrypt::<Aes256>(key, vector, blocks),
-                }
-            }
-        }
-    }
+/// The decryption of a value.
+pub(super) enum Decryption<E = DecryptError> {
+    Done(Result<Decrypted, E>),
+    /// A plugin decrypts the key first.
+    Pending(BoxFuture<'static, Result<Decrypted, E>>),
 }
 
 /// The providers of a resource. The first one encrypts, and each can decrypt.
-pub(super) struct Chain(pub(super) Vec<Provider>);
+#[derive(Clone)]
+pub(super) struct Chain(pub(super) Vec<Arc<Provider>>);
+
+impl Keys {
+    pub(super) fn new(kind: Kind, keys: impl IntoIterator<Item = (String, Cipher)>) -> Self {
+        let keys = keys.into_iter().map(|(name, cipher)| (name + ":", cipher));
+        Self { kind, prefix: format!("k8s:enc:{}:v1:", kind.name()), keys: keys.collect() }
+    }
+
+    fn encrypt(&self, place: &str, body: &[u8]) -> Vec<u8> {
+        let Some((name, cipher)) = self.keys.first() else { return body.to_vec() };
+        let mut output = [self.prefix.as_bytes(), name.as_bytes()].concat();
+        cipher.seal(place, body, &mut output);
+        output
+    }
+
+    /// Decrypts a value without the provider's prefix.
+    fn decrypt(&self, place: &str, data: &[u8]) -> Result<Decrypted, DecryptError> {
+        let mut errors = Vec::new();
+        for (at, (name, cipher)) in self.keys.iter().enumerate() {
+            let Some(sealed) = data.strip_prefix(name.as_bytes()) else { continue };
+            match cipher.open(place, sealed) {
+                Ok(body) => return Ok(Decrypted { body: body.into(), is_stale: at != 0 }),
+                Err(error) => errors.push(DecryptError::Cipher(error)),
+            }
+        }
+        Err(DecryptError::all(errors, DecryptError::NoKey(self.kind)))
+    }
+}
 
 impl Chain {
     /// Encrypts a value. `place` is its key in the storage.
-    pub(super) fn encrypt(&self, place: &str, body: &Bytes) -> Bytes {
-        self.0.first().map_or_else(|| body.clone(), |provider| provider.encrypt(place, body))
+    pub(super) fn encrypt(&self, place: &str, body: &Bytes) -> Result<Bytes, KmsError> {
+        match self.0.first().map(|provider| &**provider) {
+            None | Some(Provider::Identity) => Ok(body.clone()),
+            Some(Provider::Keys(keys)) => Ok(keys.encrypt(place, body).into()),
+            Some(Provider::Kms(kms)) => kms.encrypt(place, body),
+        }
     }
 
     /// Decrypts a value with the first provider that can. Several may have the same prefix with different keys.
-    pub(super) fn decrypt(&self, place: &str, data: &Bytes) -> Result<Decrypted, DecryptError> {
-        let mut failure = None;
+    pub(super) fn decrypt(&self, place: &str, data: &Bytes) -> Decryption {
+        let mut errors = Vec::new();
         for (at, provider) in self.0.iter().enumerate() {
-            let Some(rest) = data.strip_prefix(provider.prefix.as_bytes()) else { continue };
-            match provider.decrypt(place, rest) {
-                Ok(body) => return Ok(Decrypted { body: body.into(), is_stale: at != 0 }),
-                // Without a prefix, an encrypted value is for another provider.
-                Err(_) if provider.prefix.is_empty() => {}
-                Err(error) => {
-                    failure.get_or_insert(error);
+            match &**provider {
+                // An encrypted value is for another provider.
+                Provider::Identity if data.starts_with(ENCRYPTED) => {}
+                Provider::Identity => {
+                    return Decryption::Done(Ok(Decrypted { body: data.clone(), is_stale: at != 0 }));
                 }
+                Provider::Keys(keys) => {
+                    let Some(rest) = data.strip_prefix(keys.prefix.as_bytes()) else { continue };
+                    match keys.decrypt(place, rest) {
+                        Ok(Decrypted { body, is_stale }) => {
+                            return Decryption::Done(Ok(Decrypted { body, is_stale: is_stale || at != 0 }));
+                        }
+                        Err(error) => errors.push(error),
+                    }
+                }
+                // Their names are unique, so no other provider has the prefix.
+                Provider::Kms(kms) if data.starts_with(kms.prefix().as_bytes()) => {
+                    let decryption = kms.decrypt(place, data.slice(kms.prefix().len()..));
+                    return decryption.map(move |decrypted| {
+                        let Decrypted { body, is_stale } = decrypted.map_err(DecryptError::Kms)?;
+                        Ok(Decrypted { body, is_stale: is_stale || at != 0 })
+                    });
+                }
+                Provider::Kms(_) => {}
             }
         }
-        Err(failure.unwrap_or(DecryptError::Prefix))
+        Decryption::Done(Err(DecryptError::all(errors, DecryptError::NoProvider)))
     }
 }
 
-/// Appends a random nonce and the ciphertext.
-fn seal<C: Aead>(cipher: &C, nonce_size: usize, place: &str, body: &[u8], output: &mut Vec<u8>) {
-    let start = output.len();
-    output.resize(start + nonce_size, 0);
-    OsRng.fill_bytes(&mut output[start..]);
-    let nonce = GenericArray::clone_from_slice(&output[start..]);
-    let sealed = cipher.encrypt(&nonce, Payload { msg: body, aad: place.as_bytes() });
-    output.extend(sealed.expect("a value is shorter than the limit of the cipher, 64 GiB"));
+impl<E: Send + 'static> Decryption<E> {
+    /// Converts the result.
+    pub(super) fn map<F: 'static>(
+        self,
+        convert: impl FnOnce(Result<Decrypted, E>) -> Result<Decrypted, F> + Send + 'static,
+    ) -> Decryption<F> {
+        match self {
+            Self::Done(decrypted) => Decryption::Done(convert(decrypted)),
+            Self::Pending(decrypting) => Decryption::Pending(decrypting.map(convert).boxed()),
+        }
+    }
 }
 
-fn open<C: Aead>(cipher: &C, nonce_size: usize, place: &str, data: &[u8]) -> Result<Vec<u8>, DecryptError> {
-    let (nonce, sealed) = data.split_at_checked(nonce_size).ok_or(DecryptError::Short)?;
-    let opened = cipher.decrypt(GenericArray::from_slice(nonce), Payload { msg: sealed, aad: place.as_bytes() });
-    opened.map_err(|_| DecryptError::Authentication)
+impl DecryptError {
+    /// Combines errors. Without any, it is the other one.
+    fn all(mut errors: Vec<Self>, none: Self) -> Self {
+        match errors.len() {
+            0 => none,
+            1 => errors.remove(0),
+            _ => Self::Several(errors),
+        }
+    }
+
+    /// Returns the messages of all errors.
+    fn messages(&self) -> Vec<String> {
+        match self {
+            Self::Several(errors) => errors.iter().flat_map(Self::messages).collect(),
+            Self::NoProvider => vec!["no matching prefix found".to_owned()],
+            Self::NoKey(Kind::AesGcm | Kind::AesCbc) => {
+                vec!["no matching key was found for the provided AES transformer".to_owned()]
+            }
+            Self::NoKey(Kind::Secretbox) => {
+                vec!["no matching key was found for the provided Secretbox transformer".to_owned()]
+            }
+            Self::Cipher(error) => vec![error.to_string()],
+            Self::Kms(error) => vec![error.to_string()],
+        }
+    }
 }
 
-fn cbc_encrypt<C>(key: &[u8], vector: &[u8; CBC_VECTOR], body: &[u8]) -> Vec<u8>
-where
-    C: cbc::cipher::BlockEncryptMut + cbc::cipher::BlockCipher + KeyInit,
-    cbc::Encryptor<C>: KeyIvInit,
-{
-    let encryptor = cbc::Encryptor::<C>::new_from_slices(key, vector).expect("the size of the key was checked");
-    encryptor.encrypt_padded_vec_mut::<Pkcs7>(body)
+impl fmt::Display for DecryptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        aggregate(&self.messages(), f)
+    }
 }
 
-fn cbc_decrypt<C>(key: &[u8], vector: &[u8; CBC_VECTOR], blocks: &[u8]) -> Result<Vec<u8>, DecryptError>
-where
-    C: cbc::cipher::BlockDecryptMut + cbc::cipher::BlockCipher + KeyInit,
-    cbc::Decryptor<C>: KeyIvInit,
-{
-    let decryptor = cbc::Decryptor::<C>::new_from_slices(key, vector).expect("the size of the key was checked");
-    decryptor.decrypt_padded_vec_mut::<Pkcs7>(blocks).map_err(|_| DecryptError::Padding)
+impl std::error::Error for DecryptError {}
+
+/// Writes several messages as Go does: each one once, in brackets if there are others.
+pub(super) fn aggregate(messages: &[String], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut unique: Vec<&str> = Vec::new();
+    for message in messages {
+        if !unique.contains(&&**message) {
+            unique.push(message);
+        }
+    }
+    match unique[..] {
+        [only] => f.write_str(only),
+        _ => write!(f, "[{}]", unique.join(", ")),
+    }
 }
