@@ -30,7 +30,7 @@ const MIRRORED: &[&str] =
 /// A step of the part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Step {
-    /// The tests of the storage backend
+    /// The tests of the storage backend, and of encryption at rest with the code of kube-apiserver
     Tests,
     /// The conformance suite with embedded servers that store in etcd
     Suite,
@@ -57,6 +57,16 @@ pub(crate) fn run(options: &Options) -> Result {
         let mut tests = cargo();
         tests.args(["test", "--package", "windlass-etcd", "--", "--include-ignored", "--test-threads", "2"]);
         succeed(tests.env(PROGRAM, upstream::build()?.join("etcd")))?;
+        // kube-apiserver's code decrypts what Windlass has encrypted.
+        succeed(cargo().args([
+            "test",
+            "--package",
+            "windlass-storage",
+            "--lib",
+            "real_server",
+            "--",
+            "--include-ignored",
+        ]))?;
     }
     if runs(Step::Suite) {
         let mut suite = cargo();

@@ -8,14 +8,26 @@ use std::{
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
+use bytes::Bytes;
 use futures::StreamExt as _;
-use k8s_openapi::api::{authentication::v1::TokenRequest, core::v1::ConfigMap};
-use tokio::time::timeout;
-use windlass_api::{ErrorChain, ObjectExt as _};
+use k8s_openapi::{
+    ByteString,
+    api::{
+        authentication::v1::TokenRequest,
+        core::v1::{ConfigMap, Secret},
+    },
+};
+use tokio::{net::UnixListener, task::JoinSet, time::timeout};
+use windlass_api::{ErrorChain, GroupVersion, ObjectExt as _};
 use windlass_client::{Auth, Client, Clientset, Config, Kubeconfig, WatchEvent, kubeconfig::Selection};
+use windlass_grpc::{Status, code, decode, frame, testing};
 
 /// A timeout that is far longer than required.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -28,7 +40,11 @@ struct Running {
 
 impl Running {
     fn start(directory: &Path) -> Self {
-        let mut child = command(directory).stdout(Stdio::piped()).spawn().unwrap();
+        Self::of(command(directory))
+    }
+
+    fn of(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let found = lines.map_while(Result::ok).find_map(|line| Some(line.strip_prefix("KUBECONFIG=")?.into()));
         Self { child, kubeconfig: found.expect("the command prints the path of its kubeconfig") }
@@ -163,4 +179,162 @@ async fn snapshot_of_a_running_control_plane_is_restored() {
     let mut events = client.watch::<ConfigMap>().within("default").resource_version(since).await.unwrap();
     let event = timeout(PATIENCE, events.next()).await.unwrap().unwrap();
     assert!(event.as_ref().is_err_and(windlass_client::Error::is_expired), "{event:?}");
+}
+
+/// A KMS plugin that encrypts nothing, until it is dropped.
+struct Plugin {
+    decrypted: Arc<AtomicUsize>,
+    _serving: JoinSet<()>,
+}
+
+/// The messages of a plugin: those with the key that is encrypted or decrypted, and those with the key id.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Data {
+    #[prost(bytes = "vec", tag = "1")]
+    data: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Encrypted {
+    #[prost(bytes = "vec", tag = "1")]
+    data: Vec<u8>,
+    #[prost(string, tag = "2")]
+    key_id: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct PluginStatus {
+    #[prost(string, tag = "1")]
+    version: String,
+    #[prost(string, tag = "2")]
+    healthz: String,
+    #[prost(string, tag = "3")]
+    key_id: String,
+}
+
+impl Plugin {
+    fn start(socket: &Path) -> Self {
+        let listener = UnixListener::bind(socket).unwrap();
+        let decrypted = Arc::<AtomicUsize>::default();
+        let count = Arc::clone(&decrypted);
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let count = Arc::clone(&count);
+                let answer = move |path: String, request| std::future::ready(Self::answer(&path, request, &count));
+                connections.spawn(testing::serve_connection(stream, answer));
+            }
+        });
+        Self { decrypted, _serving: serving }
+    }
+
+    fn answer(path: &str, request: Bytes, decrypted: &AtomicUsize) -> Result<Bytes, Status> {
+        let key_id = || "key-1".to_owned();
+        match path {
+            "/v2.KeyManagementService/Status" => {
+                Ok(frame(&PluginStatus { version: "v2".into(), healthz: "ok".into(), key_id: key_id() }))
+            }
+            "/v2.KeyManagementService/Encrypt" => {
+                let Data { data } = decode(request).unwrap();
+                Ok(frame(&Encrypted { data, key_id: key_id() }))
+            }
+            "/v2.KeyManagementService/Decrypt" => {
+                decrypted.fetch_add(1, Ordering::Relaxed);
+                Ok(frame(&decode::<Data>(request).unwrap()))
+            }
+            other => Err(Status { code: code::UNIMPLEMENTED, message: other.to_owned() }),
+        }
+    }
+
+    /// Returns the number of keys that were decrypted.
+    fn decrypted(&self) -> usize {
+        self.decrypted.load(Ordering::Relaxed)
+    }
+}
+
+/// Returns the result of a health probe.
+async fn probe(client: &Client, path: &str) -> Result<(), String> {
+    let rest = client.rest(GroupVersion::new("", "v1"));
+    let sent = rest.get().abs_path(path).max_retries(0).send().await;
+    sent.map(drop).map_err(|error| ErrorChain(&error).to_string())
+}
+
+/// Waits until the server is ready. It checks a plugin every few seconds.
+async fn until_ready(client: &Client) {
+    let ready = timeout(PATIENCE, async {
+        while probe(client, "/readyz").await.is_err() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    ready.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")] // the plugin serves while the test waits for a process
+async fn secrets_of_a_kms_provider_survive_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, socket) = (directory.path().join("encryption.yaml"), directory.path().join("kms.sock"));
+    let configuration = format!(
+        "{{kind: EncryptionConfiguration, apiVersion: apiserver.config.k8s.io/v1, resources: [{{resources: [secrets], \
+         providers: [{{kms: {{apiVersion: v2, name: vault, endpoint: 'unix://{}', timeout: 10s}}}}]}}]}}",
+        socket.display()
+    );
+    // The server starts without the plugin, and does not wait for it long.
+    fs::write(&file, configuration.replace("10s", "100ms")).unwrap();
+    let start = || {
+        let mut command = command(directory.path());
+        command.arg("--encryption-provider-config").arg(&file);
+        Running::of(command)
+    };
+    let secret = {
+        let mut secret = Secret::default();
+        secret.metadata.name = Some("a".into());
+        secret.metadata.namespace = Some("default".into());
+        secret.data = Some([("password".to_owned(), ByteString(b"TOP SECRET".to_vec()))].into());
+        secret
+    };
+    let running = start();
+    let client = Client::new(running.config()).unwrap();
+    let unready = probe(&client, "/readyz").await.unwrap_err();
+    assert!(unready.contains("[-]kms-providers failed"), "{unready}");
+    let reason = probe(&client, "/readyz/kms-providers").await.unwrap_err();
+    assert!(reason.contains("kmsv2 Provider vault is not healthy"), "{reason}");
+    probe(&client, "/livez").await.unwrap();
+    let error = client.create(&secret).await.unwrap_err();
+    let error = ErrorChain(&error).to_string();
+    assert!(error.contains("KMS provider \"vault\" has no key yet"), "{error}");
+    client.create(&config_map("other")).await.unwrap();
+
+    let plugin = Plugin::start(&socket);
+    until_ready(&client).await;
+    let created = client.create(&secret).await.unwrap();
+    drop(running);
+    // The database, and its log of the last writes.
+    let files = fs::read_dir(directory.path().join("data/storage")).unwrap();
+    let stored = files.map(|file| fs::read(file.unwrap().path()).unwrap()).collect::<Vec<_>>().concat();
+    let contains = |text: &[u8]| stored.windows(text.len()).any(|window| window == text);
+    // The data of a Secret are in base64.
+    assert!(contains(b"k8s:enc:kms:v2:vault:") && !contains(b"VE9QIFNFQ1JFV"));
+
+    drop(plugin);
+
+    // Without the plugin, the value cannot be read, and later it can.
+    let running = start();
+    let client = Client::new(running.config()).unwrap();
+    let error = client.list::<Secret>().within("default").await.unwrap_err();
+    assert!(ErrorChain(&error).to_string().contains("KMS provider \"vault\" has no key yet"), "{error}");
+    fs::remove_file(&socket).unwrap();
+    let plugin = Plugin::start(&socket);
+    until_ready(&client).await;
+    assert_eq!(client.get::<Secret>(created.object_ref()).await.unwrap(), created);
+    drop(running);
+    assert_eq!(plugin.decrypted(), 1);
+
+    fs::write(&file, configuration).unwrap();
+    let running = start();
+    let client = Client::new(running.config()).unwrap();
+    probe(&client, "/readyz").await.unwrap();
+    let secrets = client.list::<Secret>().within("default").await.unwrap();
+    assert_eq!(secrets.items, [created]);
+    assert_eq!(plugin.decrypted(), 2);
 }

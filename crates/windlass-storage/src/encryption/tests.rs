@@ -172,12 +172,12 @@ async fn values_are_decrypted_by_the_real_server() {
             lines += &format!("value\t{config}\t{resource}\t{key}\t{body}\t{}\n", STANDARD.encode(ours));
         }
     }
-    let program = std::env::var_os("WINDLASS_ENCRYPTION").expect("the path of the program in tools/encryption");
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("values");
     std::fs::write(&file, &lines).unwrap();
-    let mut command = std::process::Command::new(program);
-    let output = command.arg("read").stdin(std::fs::File::open(&file).unwrap()).output().unwrap();
+    let mut command = std::process::Command::new("go");
+    command.args(["run", "./encryption", "read"]).stdin(std::fs::File::open(&file).unwrap());
+    let output = command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools")).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "46 values are read\n", "{errors}");
 }
