@@ -36,7 +36,7 @@ pub(super) enum DecryptError {
     Cipher(cipher::DecryptError),
     Kms(KmsError),
     /// One error for each provider or key that has the prefix of the value.
-    Several(Vec<DecryptError>),
+    Several(Vec<Self>),
 }
 
 /// A decrypted value.

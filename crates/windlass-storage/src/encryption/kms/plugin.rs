@@ -51,15 +51,14 @@ impl Plugin {
         let request = frame(request);
         let deadline = Instant::now() + self.timeout;
         let mut last = None;
-        let error = match time::timeout_at(deadline, self.attempts(path, request, &mut last)).await {
-            Ok(answer) => match answer.and_then(decode) {
+        let error = if let Ok(answer) = time::timeout_at(deadline, self.attempts(path, request, &mut last)).await {
+            match answer.and_then(decode) {
                 Ok(response) => return Ok(response),
                 Err(error) => chain(&error),
-            },
-            Err(_) => {
-                let last = last.map(|error: CallError| format!(": {}", chain(&error))).unwrap_or_default();
-                format!("no response within {:?}{last}", self.timeout)
             }
+        } else {
+            let last = last.map(|error: CallError| format!(": {}", chain(&error))).unwrap_or_default();
+            format!("no response within {:?}{last}", self.timeout)
         };
         let method = path.rsplit('/').next().unwrap_or_default();
         Err(format!("cannot call {method} of the plugin at {}: {error}", self.endpoint))
