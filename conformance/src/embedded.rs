@@ -4,13 +4,14 @@ use std::{env, net::SocketAddr, sync::Arc};
 
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 use windlass_client::{Auth, Config, config::TlsOptions};
+use windlass_etcd::testing::Etcd;
 use windlass_server::{
     KubernetesVersion, Server, TlsIdentity,
     storage::{MemoryStorage, Storage},
 };
 use windlass_storage::{DiskStorage, EncodedStorage, Options};
 
-use crate::etcd::Etcd;
+use crate::etcd;
 
 const TOKEN: &str = "conformance-admin";
 
@@ -31,7 +32,7 @@ impl Stored {
         let selected = env::var(STORAGE);
         if selected.as_deref() == Ok("etcd") {
             let etcd = Etcd::start();
-            let storage = Arc::new(EncodedStorage::shared(Arc::new(etcd.connect().await), kubernetes));
+            let storage = Arc::new(EncodedStorage::shared(Arc::new(etcd::connect(&etcd).await), kubernetes));
             return Self { storage, _etcd: Some(etcd) };
         }
         let storage: Arc<dyn Storage> = match selected.as_deref() {

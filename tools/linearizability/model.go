@@ -48,6 +48,8 @@ type operation struct {
 	// Value and Version are those that were written or read.
 	Value   string `json:"value,omitempty"`
 	Version uint64 `json:"version,omitempty"`
+	// Message is the reason of an unknown outcome, for people.
+	Message string `json:"message,omitempty"`
 }
 
 // outcomes are the possible outcomes of each kind.

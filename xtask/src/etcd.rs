@@ -1,4 +1,5 @@
-//! The storage in etcd: its tests, the conformance suite with it, and the comparison of two servers on one etcd.
+//! The storage in etcd: its tests, the conformance suite with it, the comparison of two servers on one etcd, and faults
+//! under three servers.
 
 use std::{
     path::PathBuf,
@@ -38,6 +39,8 @@ enum Step {
     Mirror,
     /// The workload scenarios with kube-controller-manager and `windlass up`, and with our controllers and kube-apiserver
     Controllers,
+    /// Three servers on three members, with a fault in each round; needs root, and runs only if it is chosen
+    Faults,
 }
 
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -45,9 +48,18 @@ pub(crate) struct Options {
     /// Only this step
     #[arg(long, value_enum)]
     only: Option<Step>,
-    /// The windlass to compare with kube-apiserver; by default one is built
+    /// The windlass to compare with kube-apiserver, and to run with faults; by default one is built
     #[arg(long, value_name = "WINDLASS")]
     windlass: Option<PathBuf>,
+    /// The number of rounds with each fault
+    #[arg(long, default_value_t = 50)]
+    rounds: usize,
+    /// The seed of the faults and of the requests
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Only these faults: member-killed, leader-paused, server-killed, partition, slow-disk, compaction
+    #[arg(long, value_delimiter = ',', value_name = "FAULT")]
+    faults: Vec<String>,
 }
 
 /// Runs the steps.
@@ -77,7 +89,10 @@ pub(crate) fn run(options: &Options) -> Result {
         mirror(options, Writer::KubeApiserver)?;
         mirror(options, Writer::Windlass)?;
     }
-    if runs(Step::Controllers) { mixed_workloads(&windlass(options)?) } else { Ok(()) }
+    if runs(Step::Controllers) {
+        mixed_workloads(&windlass(options)?)?;
+    }
+    if options.only == Some(Step::Faults) { faults(options) } else { Ok(()) }
 }
 
 /// Returns the windlass of the options, or builds one.
@@ -87,6 +102,23 @@ fn windlass(options: &Options) -> Result<PathBuf> {
     }
     succeed(cargo().args(["build", "--profile", "dist", "--package", "windlass-cli"]))?;
     Ok(root().join("target/dist/windlass"))
+}
+
+/// Runs three servers on three members, with faults.
+fn faults(options: &Options) -> Result {
+    let checker = root().join("target/linearizability");
+    let mut build = Command::new("go");
+    build.args(["build", "-buildvcs=false", "-o"]).arg(&checker).arg(".");
+    succeed(build.current_dir(root().join("tools/linearizability")))?;
+    succeed(Command::new(&checker).arg("--self-test"))?;
+    let (etcd, windlass) = (upstream::build()?.join("etcd"), windlass(options)?);
+    let mut faults = cargo();
+    faults.args(["run", "--quiet", "--package", "conformance", "--bin", "faults", "--"]);
+    faults.args([&etcd, &windlass, &checker]).args([options.rounds.to_string(), options.seed.to_string()]);
+    if !options.faults.is_empty() {
+        faults.arg(options.faults.join(","));
+    }
+    succeed(&mut faults)
 }
 
 /// The server that the mirrored suite uses.

@@ -16,6 +16,7 @@
 //! messages    etcd's API
 //! errors      etcd's errors
 //! options     settings
+//! testing     real etcd processes for tests, with the feature of this name
 //! ```
 //!
 //! # Guarantees
@@ -38,6 +39,8 @@
 
 #[cfg(test)]
 mod tests;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod store;
 mod compactor;
 mod watch;

@@ -20,8 +20,7 @@ use windlass_server::storage::{
     StorageEvent, StoredValue, next_event, suite::PATIENCE,
 };
 
-use self::etcd::Etcd;
-use crate::{EtcdStorage, Options};
+use crate::{EtcdStorage, Options, testing::Etcd};
 
 fn put(body: &str) -> Change {
     Change::Put(Bytes::copy_from_slice(body.as_bytes()))

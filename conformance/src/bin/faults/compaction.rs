@@ -57,7 +57,10 @@ pub(crate) async fn run(
             }
         }
     }
-    Ok((format!("{COMPACTIONS} times; {expired} of {} requests for older revisions expired", 2 * COMPACTIONS), violations))
+    Ok((
+        format!("{COMPACTIONS} times; {expired} of {} requests for older revisions expired", 2 * COMPACTIONS),
+        violations,
+    ))
 }
 
 enum Failure {

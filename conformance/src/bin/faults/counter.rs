@@ -1,10 +1,7 @@
 //! A counter that clients increment by read and write, again after a conflict. Unlike the registers, it is the same one in
 //! all rounds.
 
-use std::{
-    ops::AddAssign,
-    time::Duration,
-};
+use std::{ops::AddAssign, time::Duration};
 
 use tokio::{sync::watch, time::sleep};
 
@@ -77,7 +74,7 @@ pub(crate) async fn increment(
             }
             Outcome::Conflict => increments.conflicts += 1,
             Outcome::Unknown(_) => increments.unknown += u64::from(writes),
-            Outcome::Rejected(_) => {}
+            Outcome::Rejected => {}
             outcome => return Err(format!("{name}: {request:?} has the outcome {outcome:?}").into()),
         }
     }

@@ -63,7 +63,7 @@ impl Failover {
         match &outcome {
             // The connection may be lost without a sign of it.
             Outcome::Unknown(_) => self.clients[server] = None,
-            Outcome::Rejected(_) => {
+            Outcome::Rejected => {
                 self.clients[server] = None;
                 sleep(PAUSE).await;
             }

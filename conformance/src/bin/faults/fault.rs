@@ -28,14 +28,8 @@ const HELD: (u64, u64) = (1_500, 3_000);
 const DELAY: (u64, u64) = (40, 400);
 
 impl Fault {
-    pub(crate) const ALL: [Self; 6] = [
-        Self::MemberKilled,
-        Self::LeaderPaused,
-        Self::ServerKilled,
-        Self::Partition,
-        Self::SlowDisk,
-        Self::Compaction,
-    ];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::MemberKilled, Self::LeaderPaused, Self::ServerKilled, Self::Partition, Self::SlowDisk, Self::Compaction];
 
     /// Returns the name in the report and in the arguments.
     pub(crate) const fn name(self) -> &'static str {
@@ -102,8 +96,8 @@ struct Member(usize, bool);
 
 impl fmt::Display for Member {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let role = if self.1 { "the leader" } else { "a follower" };
-        write!(f, "{}, {role},", Host::Member(self.0))
+        let role = if self.1 { "leader" } else { "follower" };
+        write!(f, "{} ({role})", Host::Member(self.0))
     }
 }
 
@@ -137,13 +131,14 @@ impl fmt::Display for Partition {
 
 impl Partition {
     async fn choose(cluster: &Cluster, random: &Entropy) -> Result<Self> {
-        let Member(leader, _) = Member(cluster.leader().await?, true);
+        let leader = cluster.leader().await?;
         let follower = Host::Member((leader + 1 + index_below(2, random)?) % MEMBERS);
         let (leader, number) = (Host::Member(leader), index_below(SERVERS, random)?);
         let (server, member) = (Host::Server(number), Host::Member(number));
         let members = || (0..MEMBERS).map(Host::Member);
         let peers: Vec<_> = members().filter(|peer| *peer != leader).collect();
-        let both = |one: Host, others: &[Host]| others.iter().flat_map(|other| [(one, *other), (*other, one)]).collect();
+        let both =
+            |one: Host, others: &[Host]| others.iter().flat_map(|other| [(one, *other), (*other, one)]).collect();
         let isolated = |host: Host, what: String| Self { what, isolated: Some(host), lost: Vec::new() };
         let lost = |what: String, lost: Vec<(Host, Host)>| Self { what, isolated: None, lost };
         Ok(match random.below(8) {

@@ -1,6 +1,9 @@
 //! The check of what a watch has received, against the history of etcd: each change once, in order, without gaps.
 
-use std::{collections::BTreeMap, ops::AddAssign};
+use std::{
+    collections::BTreeMap,
+    ops::{AddAssign, Bound},
+};
 
 use crate::{
     Result,
@@ -71,7 +74,7 @@ impl Follower {
                 if *revision < self.revision {
                     return Err(format!("a bookmark at {revision} follows revision {}", self.revision).into());
                 }
-                if let Some((skipped, change)) = history.range(self.revision + 1..=*revision).next() {
+                if let Some((skipped, change)) = history.range(after(self.revision, *revision)).next() {
                     return Err(format!("a bookmark at {revision} skips {change:?} of revision {skipped}").into());
                 }
                 self.revision = *revision;
@@ -86,7 +89,7 @@ impl Follower {
                 if *revision < self.revision {
                     return Err(format!("a list at {revision} follows revision {}", self.revision).into());
                 }
-                for (at, change) in history.range(self.revision + 1..=*revision) {
+                for (at, change) in history.range(after(self.revision, *revision)) {
                     self.apply(*at, change);
                 }
                 self.revision = *revision;
@@ -118,6 +121,11 @@ impl Follower {
             _ => drop(self.objects.remove(&change.name)),
         }
     }
+}
+
+/// Returns the range of revisions after one, up to a later one or the same.
+fn after(revision: u64, last: u64) -> (Bound<u64>, Bound<u64>) {
+    (Bound::Excluded(revision), Bound::Included(last))
 }
 
 #[cfg(test)]
@@ -153,6 +161,7 @@ mod tests {
         let events = [
             event(5, Kind::Added, "1"),
             Received::Bookmark(6),
+            Received::Bookmark(6),
             event(7, Kind::Modified, "2"),
             Received::Resumed,
             event(8, Kind::Deleted, "2"),
@@ -161,6 +170,7 @@ mod tests {
         ];
         assert_eq!(check(&events).unwrap(), 12);
         assert_eq!(check(&[event(5, Kind::Added, "1"), listed(6, 9, "3")]).unwrap(), 9);
+        assert_eq!(check(&[event(5, Kind::Added, "1"), listed(6, 5, "1")]).unwrap(), 5);
         assert_eq!(check(&[listed(4, 7, "2"), event(8, Kind::Deleted, "2")]).unwrap(), 8);
     }
 

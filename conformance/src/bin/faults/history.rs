@@ -3,11 +3,7 @@
 //! A task for each member watches all keys, so that each revision is seen, and continues after its last revision. The
 //! members must agree, and the history is complete as far as no revision is missing in all of them together.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -89,7 +85,8 @@ impl History {
                 let reached = *self.reached.borrow();
                 let (seconds, ahead) = (patience.as_secs(), self.changes.lock().ahead.len());
                 let rest = format!("{ahead} later revisions were read");
-                Err(format!("the history of etcd ends at {reached}, not at {revision}, after {seconds} s; {rest}").into())
+                Err(format!("the history of etcd ends at {reached}, not at {revision}, after {seconds} s; {rest}")
+                    .into())
             }
         }
     }

@@ -48,8 +48,8 @@ pub(crate) enum Outcome {
     Exists,
     Conflict,
     Missing,
-    /// The operation was not executed, for a reason that says nothing about the object.
-    Rejected(String),
+    /// The operation was not executed, because no server was reached, or because it had too many requests.
+    Rejected,
     /// The operation was executed, will be executed, or never is.
     Unknown(String),
     /// The server must not answer this.
@@ -138,13 +138,13 @@ impl Request {
     fn failure(&self, error: &Error) -> Outcome {
         let text = error.chain();
         let Some(status) = error.status() else {
-            return if is_unsent(error) { Outcome::Rejected(text) } else { Outcome::Unknown(text) };
+            return if is_unsent(error) { Outcome::Rejected } else { Outcome::Unknown(text) };
         };
         match status.code {
             404 => Outcome::Missing,
             409 if status.is_already_exists() => Outcome::Exists,
             409 if matches!(self, Self::Put(..) | Self::Delete(_)) => Outcome::Conflict,
-            409 | 429 => Outcome::Rejected(text),
+            429 => Outcome::Rejected,
             500.. => Outcome::Unknown(text),
             _ => Outcome::Wrong(text),
         }
@@ -188,12 +188,14 @@ impl Operation {
             Outcome::Missing => "missing",
             Outcome::Unknown(_) if matches!(self.request, Request::Read) => return None,
             Outcome::Unknown(_) => "unknown",
-            Outcome::Rejected(_) | Outcome::Wrong(_) => return None,
+            Outcome::Rejected | Outcome::Wrong(_) => return None,
         };
         let mut line = json!({
             "client": self.client, "register": self.register, "kind": kind, "outcome": outcome, "call": self.called,
         });
-        if outcome != "unknown" {
+        if let Outcome::Unknown(message) = &self.outcome {
+            line["message"] = json!(message);
+        } else {
             line["return"] = json!(self.returned);
         }
         if let Some(expected) = expected {

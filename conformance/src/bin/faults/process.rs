@@ -72,7 +72,9 @@ impl Process {
     pub(crate) fn expect_running(&mut self) -> Result {
         match self.child.try_wait()? {
             None => Ok(()),
-            Some(status) => Err(format!("{} has ended ({status}); its log is {}", self.host, self.log.display()).into()),
+            Some(status) => {
+                Err(format!("{} has ended ({status}); its log is {}", self.host, self.log.display()).into())
+            }
         }
     }
 

@@ -94,8 +94,18 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "{:14} {:>6} {:>10} {:>7} {:>9} {:>10} {:>12} {:>8} {:>5} {:>9} {:>10} {:>10}",
-            "", "rounds", "operations", "unknown", "conflicts", "increments", "watch events", "resumed", "lists",
-            "median ms", "longest ms", "violations"
+            "",
+            "rounds",
+            "operations",
+            "unknown",
+            "conflicts",
+            "increments",
+            "watch events",
+            "resumed",
+            "lists",
+            "median ms",
+            "longest ms",
+            "violations"
         )?;
         let mut total = Row::default();
         for (fault, row) in &self.0 {

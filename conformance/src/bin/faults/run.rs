@@ -8,10 +8,10 @@ use std::{
     time::Duration,
 };
 
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 use windlass_api::Entropy;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 
 use crate::{
     NAMESPACE, Result, Settings,
@@ -184,9 +184,8 @@ impl<'s> Run<'s> {
         let last = batches.iter().flatten().filter_map(|received| received.revision()).max();
         self.history.until(last.unwrap_or(marker.version).max(marker.version), PATIENCE).await?;
         for ((watch, follower), batch) in self.watches.iter_mut().zip(batches) {
-            let checked = self.history.read(|history| {
-                batch.iter().try_for_each(|received| follower.accept(received, history))
-            });
+            let checked =
+                self.history.read(|history| batch.iter().try_for_each(|received| follower.accept(received, history)));
             if let Err(error) = checked {
                 violations.push(format!("{}: {error}", watch.name));
                 // The check of the next round starts from here.

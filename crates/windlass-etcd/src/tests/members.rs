@@ -227,7 +227,7 @@ async fn watch_that_resumes_in_compacted_history_ends_with_an_error() {
     assert_eq!(event(&mut events).await.revision, modified, "a restart keeps the history");
     // The storage cannot reach etcd, while another client compacts the history.
     etcd.kill();
-    let place = etcd.client;
+    let place = etcd.client_port();
     etcd.restart_elsewhere();
     let other = etcd::connect_to(&[&etcd]).await;
     for body in ["3", "4"] {

@@ -243,7 +243,7 @@ async fn dropped_watch_is_canceled_in_etcd() {
     let etcd = Etcd::start();
     let storage = etcd::connect_to(&[&etcd]).await;
     let watchers = async || {
-        let metrics = etcd.metrics().await?;
+        let metrics = etcd::metrics(&etcd).await?;
         let line = metrics.lines().find(|line| line.starts_with("etcd_debugging_mvcc_watcher_total "))?.to_owned();
         line.rsplit(' ').next()?.parse::<f64>().ok()
     };
