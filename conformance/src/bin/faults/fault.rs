@@ -133,10 +133,11 @@ impl Partition {
     async fn choose(cluster: &Cluster, random: &Entropy) -> Result<Self> {
         let leader = cluster.leader().await?;
         let follower = Host::Member((leader + 1 + index_below(2, random)?) % MEMBERS);
-        let (leader, number) = (Host::Member(leader), index_below(SERVERS, random)?);
-        let (server, member) = (Host::Server(number), Host::Member(number));
-        let members = || (0..MEMBERS).map(Host::Member);
-        let peers: Vec<_> = members().filter(|peer| *peer != leader).collect();
+        let (leader, server) = (Host::Member(leader), Host::Server(index_below(SERVERS, random)?));
+        let members: Vec<_> = (0..MEMBERS).map(Host::Member).collect();
+        let peers: Vec<_> = members.iter().copied().filter(|peer| *peer != leader).collect();
+        // Without a connection, the partition would have no effect.
+        let used = cluster.network.connected(server, &members)?;
         let both =
             |one: Host, others: &[Host]| others.iter().flat_map(|other| [(one, *other), (*other, one)]).collect();
         let isolated = |host: Host, what: String| Self { what, isolated: Some(host), lost: Vec::new() };
@@ -150,9 +151,12 @@ impl Partition {
                 peers.iter().map(|peer| (leader, *peer)).collect(),
             ),
             4 => isolated(server, format!("the server {server} alone")),
-            5 => lost(format!("the server {server} without {member}"), both(server, &[member])),
-            6 => lost(format!("{server} unheard by {member}"), vec![(server, member)]),
-            _ => lost(format!("the server {server} without etcd"), both(server, &members().collect::<Vec<_>>())),
+            5 => lost(format!("the server {server} without its member"), both(server, &used)),
+            6 => lost(
+                format!("the server {server} unheard by its member"),
+                used.iter().map(|member| (server, *member)).collect(),
+            ),
+            _ => lost(format!("the server {server} without etcd"), both(server, &members)),
         })
     }
 

@@ -75,20 +75,17 @@ impl History {
     /// Waits until the history is complete up to a revision.
     pub(crate) async fn until(&self, revision: u64, patience: Duration) -> Result {
         let mut reached = self.reached.clone();
-        let waited = timeout(patience, reached.wait_for(|reached| *reached >= revision)).await;
-        if let Some(failure) = &self.changes.lock().failure {
+        // The value that is waited for is borrowed until it is dropped, and then no revision can be added.
+        let waited = timeout(patience, reached.wait_for(|reached| *reached >= revision)).await.map(drop);
+        let changes = self.changes.lock();
+        if let Some(failure) = &changes.failure {
             return Err(failure.clone().into());
         }
-        match waited {
-            Ok(_) => Ok(()),
-            Err(_) => {
-                let reached = *self.reached.borrow();
-                let (seconds, ahead) = (patience.as_secs(), self.changes.lock().ahead.len());
-                let rest = format!("{ahead} later revisions were read");
-                Err(format!("the history of etcd ends at {reached}, not at {revision}, after {seconds} s; {rest}")
-                    .into())
-            }
-        }
+        waited.map_err(|_| {
+            let (reached, seconds, ahead) = (changes.reached, patience.as_secs(), changes.ahead.len());
+            let rest = format!("{ahead} later revisions were read");
+            format!("the history of etcd ends at {reached}, not at {revision}, after {seconds} s; {rest}").into()
+        })
     }
 
     /// Returns the last revision.

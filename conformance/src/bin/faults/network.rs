@@ -117,6 +117,20 @@ impl Network {
         self.neighbor(from, &["delete", &to.address().to_string()])
     }
 
+    /// Returns the hosts of a list with which a host has TCP connections, in the order of the list.
+    pub(crate) fn connected(&self, host: Host, others: &[Host]) -> Result<Vec<Host>> {
+        self.known(host)?;
+        let namespace = host.namespace().ok_or("the connections of the clients are not those of the machine")?;
+        let arguments = ["netns", "exec", &namespace, "ss", "-Htn", "state", "established"];
+        let output = Command::new("ip").args(arguments).output();
+        let output = output.map_err(|error| format!("cannot run ss: {error}; Debian's package is iproute2"))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        // The last column is the address of the peer.
+        let peers: Vec<_> = text.lines().filter_map(|line| line.split_whitespace().last()?.rsplit_once(':')).collect();
+        let is_peer = |other: &&Host| peers.iter().any(|(address, _)| *address == other.address().to_string());
+        Ok(others.iter().filter(is_peer).copied().collect())
+    }
+
     fn neighbor(&self, from: Host, change: &[&str]) -> Result {
         self.known(from)?;
         match from.namespace() {
