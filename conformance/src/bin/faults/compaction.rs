@@ -11,6 +11,7 @@ use windlass_client::{Client, Error};
 use crate::{
     MEMBERS, NAMESPACE, Result,
     cluster::Endpoint,
+    fault::index_below,
     follower::Follower,
     gateway,
     history::History,
@@ -31,7 +32,7 @@ pub(crate) async fn run(
     watches: &[&Watching],
     random: &Entropy,
 ) -> Result<(String, Vec<String>)> {
-    let below = |bound: usize| Ok::<_, std::num::TryFromIntError>(usize::try_from(random.below(bound as u64))?);
+    let below = |bound| index_below(bound, random);
     let (mut expired, mut violations) = (0, Vec::new());
     for number in 0..COMPACTIONS {
         let before = history.reached();

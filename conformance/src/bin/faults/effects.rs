@@ -8,12 +8,13 @@ use crate::{
     counter::{self, COUNTER, Increments},
     history::{Change, Kind},
     operation::{Operation, Outcome, Request},
+    workload,
 };
 
-/// Checks the operations of a round. The history must be complete up to their end.
-pub(crate) fn check(operations: &[Operation], history: &BTreeMap<u64, Change>) -> Vec<String> {
+/// Checks the operations of a round, which began after a revision. The history must be complete up to their end.
+pub(crate) fn check(operations: &[Operation], start: u64, history: &BTreeMap<u64, Change>) -> Vec<String> {
     let mut written: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
-    for (revision, change) in history {
+    for (revision, change) in history.range(start + 1..) {
         if let Some(value) = &change.value {
             written.entry(value).or_default().push(*revision);
         }
@@ -42,11 +43,24 @@ fn check_one(operation: &Operation, history: &BTreeMap<u64, Change>, written: &B
     let revisions = written.get(value.as_str()).map(Vec::as_slice).unwrap_or_default();
     let is_expected = match (&operation.outcome, revisions) {
         (Outcome::Found(object), [revision]) => *revision == object.version,
-        (Outcome::Unknown(_), [] | [_]) => true,
-        (Outcome::Exists | Outcome::Conflict | Outcome::Missing | Outcome::Rejected, []) => true,
-        _ => false,
+        (Outcome::Unknown(_), revisions) => revisions.len() <= 1,
+        (Outcome::Found(_) | Outcome::Deleted | Outcome::Wrong(_), _) => false,
+        (Outcome::Exists | Outcome::Conflict | Outcome::Missing | Outcome::Rejected, revisions) => revisions.is_empty(),
     };
     if is_expected { Ok(()) } else { Err(format!("the write was executed at {revisions:?}").into()) }
+}
+
+/// Checks the whole history of the registers: no value was written twice. Unlike [`check`], this includes operations that
+/// were executed after their round.
+pub(crate) fn check_once(history: &BTreeMap<u64, Change>) -> Result {
+    let mut written = BTreeMap::new();
+    for (revision, change) in history.iter().filter(|(_, change)| workload::is_register(&change.name)) {
+        let Some(value) = &change.value else { continue };
+        if let Some(earlier) = written.insert(value, revision) {
+            return Err(format!("{value:?} was written to {} at {earlier} and {revision}", change.name).into());
+        }
+    }
+    Ok(())
 }
 
 /// Checks the whole history of the counter, after the last increment.

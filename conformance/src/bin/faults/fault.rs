@@ -111,7 +111,8 @@ async fn often_leader(cluster: &Cluster, random: &Entropy) -> Result<Member> {
     })
 }
 
-fn index_below(bound: usize, random: &Entropy) -> Result<usize> {
+/// Returns a random index below a bound.
+pub(crate) fn index_below(bound: usize, random: &Entropy) -> Result<usize> {
     Ok(usize::try_from(random.below(u64::try_from(bound)?))?)
 }
 

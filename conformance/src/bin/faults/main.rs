@@ -4,7 +4,8 @@
 //!
 //! Each member and each server has a network namespace of its own. In a round, clients use a few registers (ConfigMaps)
 //! and increment a counter, and change to another server if theirs fails. Two watches follow all objects on each server:
-//! one is never restarted by its client, the other one as soon as it is silent for a second. The faults:
+//! the client of one restarts it when it is silent for a second, that of the other one leaves it to the server. The
+//! faults:
 //!
 //! - A member is killed, and started again with its data.
 //! - The leader is paused, with open connections.
@@ -25,7 +26,8 @@
 //! - Each watch has received each change of that history exactly once and in order. A server may only refuse to continue
 //!   a watch if its revision is compacted.
 //!
-//! At the end, the counter is between the acknowledged increments and the acknowledged and unknown ones.
+//! At the end, no value was written twice, and the counter is between the number of acknowledged increments and that of
+//! the acknowledged and unknown ones.
 
 #![allow(clippy::disallowed_methods, reason = "a tool for people: real processes, real time")]
 

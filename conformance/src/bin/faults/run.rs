@@ -25,7 +25,7 @@ use crate::{
     network::Host,
     operation::{Operation, Outcome, Request},
     report::{Report, Row},
-    watching::Watching,
+    watching::{Received, Watching},
     workload::Workload,
 };
 
@@ -80,6 +80,7 @@ impl<'s> Run<'s> {
         println!("{}", run.report);
         let Increments { acknowledged, unknown, .. } = run.increments;
         let count = counted?;
+        run.history.read(effects::check_once)?;
         let (seed, seconds) = (settings.seed, began.elapsed().as_secs());
         println!("the counter is {count}: {acknowledged} increments were acknowledged, {unknown} are unknown");
         println!("{total} rounds with seed {seed} in {seconds} s");
@@ -129,6 +130,7 @@ impl<'s> Run<'s> {
         let began = Instant::now();
         let random = Entropy::seeded(self.random.next_u64());
         let endpoints = self.cluster.endpoints().to_vec();
+        let start = self.history.reached();
         let workload = Workload::start(round, &endpoints, &random);
         sleep(BEFORE).await;
         let (what, mut violations) = if fault == Fault::Compaction {
@@ -143,7 +145,7 @@ impl<'s> Run<'s> {
         self.increments += executed.increments;
         let (watched, seen) = self.settle(&executed.registers).await?;
         violations.extend(seen);
-        violations.extend(self.history.read(|history| effects::check(&executed.operations, history)));
+        violations.extend(self.history.read(|history| effects::check(&executed.operations, start, history)));
         violations.extend(self.linearizable(round, &executed.operations)?);
         let row = Row::of(&executed, watched, violations.len());
         let (fault_name, gap) = (fault.name(), executed.longest_gap.as_millis());
@@ -181,7 +183,7 @@ impl<'s> Run<'s> {
             batches.push(watch.until(marker.version, PATIENCE).await?);
         }
         // Operations that are still executed can follow the marker.
-        let last = batches.iter().flatten().filter_map(|received| received.revision()).max();
+        let last = batches.iter().flatten().filter_map(Received::revision).max();
         self.history.until(last.unwrap_or(marker.version).max(marker.version), PATIENCE).await?;
         for ((watch, follower), batch) in self.watches.iter_mut().zip(batches) {
             let checked =
@@ -189,7 +191,7 @@ impl<'s> Run<'s> {
             if let Err(error) = checked {
                 violations.push(format!("{}: {error}", watch.name));
                 // The check of the next round starts from here.
-                let reached = batch.iter().filter_map(|received| received.revision()).max().unwrap_or(marker.version);
+                let reached = batch.iter().filter_map(Received::revision).max().unwrap_or(marker.version);
                 let counts = follower.counts;
                 *follower = self.history.read(|history| Follower::at(reached, history));
                 follower.counts = counts;

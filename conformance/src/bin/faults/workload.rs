@@ -24,8 +24,16 @@ const INCREMENTING: usize = 2;
 /// The number of registers. Each round has its own, so that their histories are short.
 const REGISTERS: usize = 4;
 
+/// The prefix of their names.
+const PREFIX: &str = "register-";
+
 /// The bounds of the pause between two operations of a client, in milliseconds.
 const PAUSE: (u64, u64) = (4, 16);
+
+/// Reports whether an object of this name is a register.
+pub(crate) fn is_register(name: &str) -> bool {
+    name.starts_with(PREFIX)
+}
 
 /// The running clients.
 pub(crate) struct Workload {
@@ -50,7 +58,7 @@ impl Workload {
     pub(crate) fn start(round: usize, endpoints: &[Endpoint], random: &Entropy) -> Self {
         let (stop, stopped) = watch::channel(false);
         let (mut clients, mut counting) = (JoinSet::new(), JoinSet::new());
-        let registers: Vec<_> = (1..=REGISTERS).map(|number| format!("round{round}-register{number}")).collect();
+        let registers: Vec<_> = (1..=REGISTERS).map(|number| format!("{PREFIX}{round}-{number}")).collect();
         let began = Instant::now();
         for number in 0..CLIENTS {
             let writer = Writer {
