@@ -48,6 +48,23 @@ pub(crate) fn deployment(at: usize) -> Value {
     })
 }
 
+/// Returns a Service with a cluster IP.
+pub(crate) fn service(at: usize) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": format!("service-{at}"), "labels": {"app": format!("app-{}", at % 50)}},
+        "spec": {"selector": {"app": format!("app-{}", at % 50)}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]},
+    })
+}
+
+/// Returns a Service with a cluster IP and a node port.
+pub(crate) fn node_port_service(at: usize) -> Value {
+    let mut service = service(at);
+    service["metadata"]["name"] = format!("node-port-service-{at}").into();
+    service["spec"]["type"] = "NodePort".into();
+    service
+}
+
 /// Returns a ConfigMap of ten entries with the same value.
 pub(crate) fn config_map(name: &str, value: &str) -> Value {
     let data: serde_json::Map<_, _> = (0..10).map(|key| (format!("key-{key}"), json!(value))).collect();

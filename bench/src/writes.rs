@@ -46,13 +46,17 @@ struct Kind {
     object: fn(usize) -> Value,
 }
 
-const KINDS: [Kind; 2] = [
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+
+const KINDS: [Kind; 4] = [
     Kind {
         name: "Deployment",
         collection: "/apis/apps/v1/namespaces/default/deployments",
         object: objects::deployment,
     },
     Kind { name: "Pod", collection: "/api/v1/namespaces/default/pods", object: objects::pod },
+    Kind { name: "Service", collection: SERVICES, object: objects::service },
+    Kind { name: "Service with node port", collection: SERVICES, object: objects::node_port_service },
 ];
 
 pub(crate) async fn run(options: &Options) -> Result<(), BoxError> {
@@ -60,7 +64,7 @@ pub(crate) async fn run(options: &Options) -> Result<(), BoxError> {
         let mut rows = vec![Vec::new(); FIGURES.len()];
         for _ in 0..options.rounds {
             // A new server per round, so that the storage does not grow.
-            let server = Server::builder().build();
+            let server = Server::builder().service_cidr("10.0.0.0/16".parse()?).build();
             server.start().await?;
             let mut writer = Writer { service: server.service(), kind, objects: options.objects };
             for (row, figure) in rows.iter_mut().zip(FIGURES) {

@@ -11,6 +11,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use windlass_api::{Clock, Entropy, Status, format_time};
 
 use crate::{
@@ -20,23 +21,20 @@ use crate::{
     kinds::{self, KindOptions, SYSTEM_CLASSES, core::service::ServiceCidr},
     kubernetes::KubernetesVersion,
     object::Tree,
-    registry::{AdmissionState, DeleteParams, ListLag, Registry, WebhookCalls, WriteParams},
+    registry::{ListLag, Registry, WebhookCalls, WriteParams},
     resource::{Body, Target},
     storage::Storage,
 };
 
 mod authentication;
+mod endpoints;
 mod extensions;
+mod identity_lease;
+mod presence;
 mod roles;
 
-pub(crate) use self::authentication::publish_client_ca;
-
-/// The address of this server for the service `kubernetes`.
-#[derive(Clone, Copy, Debug)]
-struct Endpoint {
-    address: IpAddr,
-    port: u16,
-}
+use self::endpoints::Endpoint;
+pub(crate) use self::{authentication::publish_client_ca, presence::Presence};
 
 /// The groups whose first request creates the objects of [`ensure_deferred`]. A webhook must not be able to reject these
 /// objects, so the group of webhook configurations is one of them.
@@ -56,33 +54,57 @@ pub(crate) struct RegistryOptions {
     pub(crate) event_lifetime: Option<Duration>,
     /// The time by which lists can miss recent writes to other kinds.
     pub(crate) list_lag: Duration,
+    /// The address in the endpoints of the service `kubernetes`; `None` for that of the listener.
+    pub(crate) advertised: Option<IpAddr>,
 }
 
-/// Starts a registry of the built-in kinds over a storage. `address` is the address of this server.
+/// A server among those over its storage.
+pub(crate) struct Announced {
+    /// The address of its listener.
+    pub(crate) address: SocketAddr,
+    /// `true` when the server stops.
+    pub(crate) stopping: watch::Receiver<bool>,
+}
+
+/// Starts a registry of the built-in kinds over a storage. Returns the presence of the server if others may share the
+/// storage.
 pub(crate) async fn start(
     storage: Arc<dyn Storage>,
     clock: Clock,
     entropy: Entropy,
     choices: RegistryOptions,
     authorizer: Arc<Authorizer>,
-    address: SocketAddr,
-) -> Result<Registry, Status> {
-    let RegistryOptions { kubernetes, service_cidr, pod_accounts, event_lifetime, list_lag } = choices;
+    own: Announced,
+) -> Result<(Registry, Option<Presence>), Status> {
+    let RegistryOptions { kubernetes, service_cidr, pod_accounts, event_lifetime, list_lag, advertised } = choices;
     let options = KindOptions { kubernetes, service_cidr, entropy: entropy.clone(), event_lifetime };
     let commits = authorizer.last_commits();
     let registry =
         Registry::new(storage, kinds::built_ins(&options), admission::chain(pod_accounts, authorizer), clock, entropy)
             .await?;
     registry.record_commits(commits);
-    bootstrap(&registry, service_cidr, Endpoint { address: address.ip(), port: address.port() }).await?;
+    let is_shared = registry.storage().is_shared();
+    let (address, is_reachable) = match advertised {
+        Some(address) => (address, true),
+        None if is_shared => presence::reachable(own.address.ip()),
+        None => (own.address.ip(), true),
+    };
+    let endpoint = Endpoint { address, port: own.address.port() };
+    bootstrap(&registry, service_cidr, endpoint).await?;
+    let presence = if is_shared {
+        Some(Presence::start(&registry, endpoint, is_reachable, own.stopping).await?)
+    } else {
+        endpoints::write_only(&registry, endpoint).await?;
+        None
+    };
     registry.keep_task(apiextensions::start(&registry).await?);
     if !list_lag.is_zero() {
         registry.set_list_lag(ListLag::new(list_lag));
     }
-    Ok(registry)
+    Ok((registry, presence))
 }
 
-/// Creates missing objects. Existing ones keep their content, except for the address of this server.
+/// Creates missing objects. Existing ones keep their content, except for the port of this server.
 async fn bootstrap(registry: &Registry, cidr: ServiceCidr, endpoint: Endpoint) -> Result<(), Status> {
     for name in NAMESPACES {
         ensure(registry, "", "namespaces", None, json!({"metadata": {"name": name}})).await?;
@@ -99,24 +121,6 @@ async fn bootstrap(registry: &Registry, cidr: ServiceCidr, endpoint: Endpoint) -
         },
     });
     ensure_with(registry, "", "services", Some("default"), service, &["/spec/ports/0/targetPort"]).await?;
-    let port = json!({"name": "https", "protocol": "TCP", "port": endpoint.port});
-    let address = endpoint.address.to_string();
-    let endpoints = json!({
-        "metadata": {"name": "kubernetes", "namespace": "default",
-            "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
-        "subsets": [{"addresses": [{"ip": address}], "ports": [port]}],
-    });
-    ensure_with(registry, "", "endpoints", Some("default"), endpoints, &["/subsets"]).await?;
-    let slice = json!({
-        "metadata": {"name": "kubernetes", "namespace": "default",
-            "labels": {"kubernetes.io/service-name": "kubernetes"}},
-        "addressType": if endpoint.address.is_ipv4() { "IPv4" } else { "IPv6" },
-        "endpoints": [{"addresses": [address], "conditions": {"ready": true}}],
-        "ports": [port],
-    });
-    remove_slice_of_another_family(registry, &slice).await?;
-    ensure_with(registry, "discovery.k8s.io", "endpointslices", Some("default"), slice, &["/endpoints", "/ports"])
-        .await?;
     service_addresses(registry, cidr).await?;
     authentication::ensure_tracking(registry, registry.clock()).await?;
     for (name, value, description) in SYSTEM_CLASSES {
@@ -182,26 +186,6 @@ async fn service_addresses(registry: &Registry, cidr: ServiceCidr) -> Result<(),
     Ok(())
 }
 
-/// Removes the EndpointSlice of the API server if its addresses are of another family than those of `slice`: the type of
-/// addresses cannot be changed.
-async fn remove_slice_of_another_family(registry: &Registry, slice: &Value) -> Result<(), Status> {
-    let resources = registry.resources();
-    let Some(resource) = resources.get("discovery.k8s.io", "v1", "endpointslices") else { return Ok(()) };
-    if registry.storage().is_shared() {
-        return Ok(());
-    }
-    let target = Target::object(resource, Some("default"), slice.text(&["metadata", "name"]));
-    let Some(current) = registry.peek(&target).await? else { return Ok(()) };
-    if current.value()["addressType"] == slice["addressType"] {
-        return Ok(());
-    }
-    let params = DeleteParams { admission: AdmissionState::Granted, ..DeleteParams::default() };
-    match registry.delete(&target, params).await {
-        Err(status) if !status.is_not_found() => Err(status),
-        _ => Ok(()),
-    }
-}
-
 /// Creates an object if it is missing. Existing objects are not changed.
 async fn ensure(
     registry: &Registry,
@@ -213,9 +197,9 @@ async fn ensure(
     ensure_with(registry, group, plural, namespace, object, &[]).await
 }
 
-/// Creates an object if it is missing. Otherwise sets `fields` (JSON pointers) of the existing one: this server may have another address
-/// than the last one over the same storage. In a shared storage, existing objects may be those of another server, and are
-/// not changed: kube-apiserver corrects the addresses in its endpoints, but not the ports.
+/// Creates an object if it is missing. Otherwise sets `fields` (JSON pointers) of the existing one: this server may have
+/// another port than the last one over the same storage. In a shared storage, existing objects may be those of another
+/// server, and are not changed.
 async fn ensure_with(
     registry: &Registry,
     group: &str,
@@ -226,37 +210,43 @@ async fn ensure_with(
 ) -> Result<(), Status> {
     let resources = registry.resources();
     let Some(resource) = resources.get(group, "v1", plural) else { return Ok(()) };
-    let name = object.text(&["metadata", "name"]);
-    let params = WriteParams {
+    let existing = Target::object(resource, namespace, object.text(&["metadata", "name"]));
+    let Some(current) = registry.peek(&existing).await? else {
+        return create_or_ignore(registry, &Target::collection(resource, namespace), object).await;
+    };
+    if registry.storage().is_shared() {
+        return Ok(());
+    }
+    let mut current = current.value();
+    let outdated: Vec<&str> =
+        fields.iter().copied().filter(|field| current.pointer(field) != object.pointer(field)).collect();
+    if outdated.is_empty() {
+        return Ok(());
+    }
+    for field in outdated {
+        if let (Some(old), Some(new)) = (current.pointer_mut(field), object.pointer(field)) {
+            old.clone_from(new);
+        }
+    }
+    match registry.update(&existing, Body::Value(current), own_params()).await {
+        Err(status) if !status.is_conflict() => Err(status),
+        _ => Ok(()),
+    }
+}
+
+/// Creates an object, unless another server over the same storage has created it.
+async fn create_or_ignore(registry: &Registry, target: &Target, object: Value) -> Result<(), Status> {
+    match registry.create(target, Body::Value(object), own_params()).await {
+        Err(status) if !status.is_already_exists() => Err(status),
+        _ => Ok(()),
+    }
+}
+
+/// The parameters of writes by the server itself, which no webhook may reject.
+fn own_params() -> WriteParams {
+    WriteParams {
         field_manager: "kube-apiserver".to_owned(),
         webhooks: WebhookCalls::Never,
         ..WriteParams::default()
-    };
-    let existing = Target::object(resource, namespace, name);
-    if let Some(current) = registry.peek(&existing).await? {
-        if registry.storage().is_shared() {
-            return Ok(());
-        }
-        let mut current = current.value();
-        let outdated: Vec<&str> =
-            fields.iter().copied().filter(|field| current.pointer(field) != object.pointer(field)).collect();
-        if outdated.is_empty() {
-            return Ok(());
-        }
-        for field in outdated {
-            if let (Some(old), Some(new)) = (current.pointer_mut(field), object.pointer(field)) {
-                old.clone_from(new);
-            }
-        }
-        return match registry.update(&existing, Body::Value(current), params).await {
-            Err(status) if !status.is_conflict() => Err(status),
-            _ => Ok(()),
-        };
-    }
-    let target = Target::collection(resource, namespace);
-    match registry.create(&target, Body::Value(object), params).await {
-        // Another server over the same storage may create it at the same time.
-        Err(status) if !status.is_already_exists() => Err(status),
-        _ => Ok(()),
     }
 }

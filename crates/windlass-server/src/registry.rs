@@ -373,7 +373,7 @@ fn put(resource: &ResourceInfo, encoded: &Encoded) -> Change {
 }
 
 /// Returns the status for a storage failure that the request did not cause.
-fn storage_failure(error: &StorageError) -> Status {
+pub(crate) fn storage_failure(error: &StorageError) -> Status {
     match error {
         StorageError::Compacted { .. } => Status::expired("The resourceVersion for the provided list is too old."),
         StorageError::Future { requested, current } => Status::too_large_resource_version(requested.0, current.0),
@@ -388,7 +388,7 @@ fn storage_failure(error: &StorageError) -> Status {
     }
 }
 
-fn commit_failure(error: &CommitError) -> Status {
+pub(crate) fn commit_failure(error: &CommitError) -> Status {
     match error {
         CommitError::Storage(error) => storage_failure(error),
         CommitError::Conflict { .. } => Status::internal(error),

@@ -5,7 +5,7 @@ use std::{
     fmt,
     future::Future,
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -149,6 +149,14 @@ impl ServerBuilder {
         self
     }
 
+    /// Sets the IP address that clients get instead of that of the listener. Servers over one etcd list it in the endpoints
+    /// of the service `kubernetes`, so it must differ between them. By default it is that of the listener. For a listener on a
+    /// loopback or unspecified address, they list that of the interface with the default route.
+    pub const fn advertise_address(mut self, address: IpAddr) -> Self {
+        self.choices.advertised = Some(address);
+        self
+    }
+
     /// Sets the service account requirements of new pods. Defaults to none.
     pub fn pod_accounts(mut self, accounts: PodAccounts) -> Self {
         self.choices.pod_accounts = accounts;
@@ -230,12 +238,16 @@ impl ServerBuilder {
             storage: self.storage.unwrap_or_else(|| Arc::new(MemoryStorage::default())),
             choices: self.choices,
             registry: OnceCell::new(),
+            presence: Mutex::default(),
             deferred: OnceCell::new(),
             stopping,
             metrics: Metrics::default(),
             descriptions: self.descriptions,
             added_check: self.added_check,
-            address: Mutex::new(self.address),
+            address: Mutex::new(SocketAddr::new(
+                self.choices.advertised.unwrap_or_else(|| self.address.ip()),
+                self.address.port(),
+            )),
             budget: Budget::new(self.limits),
             client_ca: Mutex::default(),
         }))
@@ -309,9 +321,16 @@ impl Server {
     }
 
     /// Ends all watches, in process and over sockets. New watches end immediately. Other requests are answered as
-    /// before; the readiness probe fails.
+    /// before; the readiness probe fails. Over etcd, the server removes itself from the endpoints of the service
+    /// `kubernetes`, which [`Self::leave`] waits for.
     pub fn stop(&self) {
         self.0.stopping.send_replace(true);
+    }
+
+    /// Removes the server from the endpoints of the service `kubernetes`, and deletes its identity Lease, if other servers may
+    /// use its etcd. [`Self::serve`] does so at its end. Waits two seconds at most.
+    pub async fn leave(&self) {
+        self.0.leave().await;
     }
 
     /// Closes all watches, as if all connections were lost. Clients can watch again at once. For tests of clients.

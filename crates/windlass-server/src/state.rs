@@ -10,7 +10,7 @@ use windlass_api::{BoxError, Clock, Entropy, Status};
 use crate::{
     authn::{Authenticator, Host},
     authz::{AccessAttributes, Authorizer, Decision, RoleName, Rule},
-    bootstrap::{self, RegistryOptions},
+    bootstrap::{self, Announced, Presence, RegistryOptions},
     budget::Budget,
     descriptions::Descriptions,
     identity::User,
@@ -30,6 +30,8 @@ pub(crate) struct State {
     pub(crate) choices: RegistryOptions,
     /// Created with the first request that needs it.
     pub(crate) registry: OnceCell<Registry>,
+    /// The presence among the servers over a shared storage, while the server is announced.
+    pub(crate) presence: Mutex<Option<Presence>>,
     /// Set when the objects of [`bootstrap::ensure_deferred`] exist.
     pub(crate) deferred: OnceCell<()>,
     /// `true` when long-running responses must end.
@@ -68,7 +70,10 @@ impl State {
         let start = || async {
             let (clock, entropy) = (self.clock.clone(), self.entropy.clone());
             let (storage, authorizer) = (self.storage.clone(), Arc::clone(&self.authorizer));
-            let registry = bootstrap::start(storage, clock, entropy, self.choices, authorizer, self.address()).await?;
+            let own = Announced { address: self.address(), stopping: self.stopping.subscribe() };
+            let (registry, presence) =
+                bootstrap::start(storage, clock, entropy, self.choices, authorizer, own).await?;
+            *self.presence.lock() = presence;
             let client_ca = self.client_ca.lock().clone();
             if let Some(pem) = client_ca {
                 bootstrap::publish_client_ca(&registry, &pem).await?;
@@ -143,8 +148,18 @@ impl State {
         *self.address.lock()
     }
 
+    /// Sets the address of the listener. An advertised address replaces it.
     pub(crate) fn set_address(&self, address: SocketAddr) {
-        *self.address.lock() = address;
+        let ip = self.choices.advertised.unwrap_or_else(|| address.ip());
+        *self.address.lock() = SocketAddr::new(ip, address.port());
+    }
+
+    /// Removes the server from those over a shared storage.
+    pub(crate) async fn leave(&self) {
+        let presence = self.presence.lock().take();
+        if let Some(presence) = presence {
+            presence.end().await;
+        }
     }
 
     pub(crate) fn budget(&self) -> &Arc<Budget> {

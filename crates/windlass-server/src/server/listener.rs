@@ -41,6 +41,13 @@ pub(super) async fn serve(
         // Ends the watches of this listener.
         stop.send_replace(true);
     };
-    http.serve(listener, Sockets { server: Arc::clone(state), tls, stopping: Stopping(stopping) }, shutdown).await;
+    let mut leaving = stopping.clone();
+    let leave = async {
+        // An error means that the sender was dropped.
+        drop(leaving.wait_for(|stopping| *stopping).await);
+        state.leave().await;
+    };
+    let sockets = Sockets { server: Arc::clone(state), tls, stopping: Stopping(stopping) };
+    tokio::join!(http.serve(listener, sockets, shutdown), leave);
     Ok(())
 }
