@@ -4,6 +4,7 @@
 use std::{
     path::PathBuf,
     process::{Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use clap::{Args, ValueEnum};
@@ -35,7 +36,9 @@ enum Step {
     Tests,
     /// The conformance suite with embedded servers that store in etcd
     Suite,
-    /// The events of kube-apiserver and of `windlass up` on one etcd, while the suite runs with kube-apiserver
+    /// The services and the endpoints of kube-apiserver and of `windlass up` on one etcd
+    Neighbors,
+    /// The events of both, while the suite runs with kube-apiserver
     Mirror,
     /// The workload scenarios with kube-controller-manager and `windlass up`, and with our controllers and kube-apiserver
     Controllers,
@@ -85,6 +88,9 @@ pub(crate) fn run(options: &Options) -> Result {
         suite.args(["test", "--package", "conformance", "--test", "conformance"]);
         succeed(suite.env(STORAGE, "etcd").env(PROGRAM, upstream::build()?.join("etcd")))?;
     }
+    if runs(Step::Neighbors) {
+        neighbors(options)?;
+    }
     if runs(Step::Mirror) {
         mirror(options, Writer::KubeApiserver)?;
         mirror(options, Writer::Windlass)?;
@@ -95,7 +101,43 @@ pub(crate) fn run(options: &Options) -> Result {
     if options.only == Some(Step::Faults) { faults(options) } else { Ok(()) }
 }
 
-/// Returns the windlass of the options, or builds one.
+/// The address of `windlass up` in the endpoints of the service `kubernetes`. kube-apiserver has that of this machine.
+const ADVERTISED: &str = "192.0.2.9";
+
+/// The time after which kube-apiserver has removed a killed server from the endpoints: its lease of 15 s, and the
+/// interval of 10 s.
+const GONE: Duration = Duration::from_secs(60);
+
+/// Starts both servers, and compares the claims of their services. Then kills `windlass up`, and waits until
+/// kube-apiserver no longer lists it.
+fn neighbors(options: &Options) -> Result {
+    let windlass = windlass(options)?;
+    let mut build = cargo();
+    succeed(build.args(["build", "--package", "conformance", "--bin", "neighbors"]))?;
+    let upstream = Upstream::start(Profile::Token)?;
+    let etcd = upstream.etcd();
+    let flags = ["--controllers", "none", "--nodes", "0", "--advertise-address", ADVERTISED, "--etcd", &etcd];
+    let embedded = Embedded::start(&windlass, &flags)?;
+    let mut compare = Command::new(root().join("target/debug/neighbors"));
+    succeed(compare.args([upstream.kubeconfig(), embedded.kubeconfig()]).arg(ADVERTISED))?;
+    drop(embedded);
+    let killed = Instant::now();
+    loop {
+        let mut get = Command::new(upstream.kubectl());
+        get.arg("--kubeconfig").arg(upstream.kubeconfig());
+        let output = get.args(["get", "endpointslices", "kubernetes", "--output", "yaml"]).output()?;
+        if output.status.success() && !String::from_utf8_lossy(&output.stdout).contains(ADVERTISED) {
+            println!("kube-apiserver has removed the killed server after {:.0?}", killed.elapsed());
+            return Ok(());
+        }
+        if killed.elapsed() > GONE {
+            return Err(format!("kube-apiserver still lists {ADVERTISED} after {GONE:?}").into());
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}
+
+/// Returns the program to compare with kube-apiserver.
 fn windlass(options: &Options) -> Result<PathBuf> {
     if let Some(windlass) = &options.windlass {
         return Ok(windlass.clone());

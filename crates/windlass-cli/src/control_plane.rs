@@ -50,6 +50,8 @@ pub(crate) struct Settings {
     pub(crate) kubernetes: KubernetesVersion,
     /// The address to listen on; port 0 selects a free port.
     pub(crate) bind: SocketAddr,
+    /// The address in the endpoints of the service `kubernetes`; `None` for that of the listener.
+    pub(crate) advertised: Option<IpAddr>,
     pub(crate) nodes: usize,
     pub(crate) controllers: Controllers,
     /// The address of the console.
@@ -109,7 +111,8 @@ impl Bound {
             }
             None => None,
         };
-        let names = names(address.ip());
+        let mut names = names(address.ip());
+        names.extend(settings.advertised.map(|address| address.to_string()));
         let mut opened =
             settings.place.clone().open(names, settings.kubernetes, settings.encryption.as_ref(), token).await?;
         opened.secrets.issuer = settings.tokens.apply(opened.secrets.issuer)?;
@@ -147,6 +150,10 @@ impl Bound {
             .address(address)
             .pod_accounts(accounts)
             .descriptions(descriptions::schemas);
+        let server = match settings.advertised {
+            Some(advertised) => server.advertise_address(advertised),
+            None => server,
+        };
         let server = match settings.authorizers {
             Some(chain) => server.authorizers(chain),
             None => server,
@@ -354,6 +361,7 @@ mod tests {
         let bound = Bound::bind(Settings {
             kubernetes: KubernetesVersion::default(),
             bind,
+            advertised: None,
             nodes: 0,
             controllers,
             console: None,

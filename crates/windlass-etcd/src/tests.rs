@@ -7,6 +7,7 @@ mod etcd;
 mod failover;
 mod fake;
 mod members;
+mod neighbors;
 mod servers;
 mod shared;
 

@@ -18,7 +18,10 @@ use crate::{
     admission::{self, PodAccounts},
     apiextensions,
     authz::Authorizer,
-    kinds::{self, KindOptions, SYSTEM_CLASSES, core::service::ServiceCidr},
+    kinds::{
+        self, KindOptions, SYSTEM_CLASSES,
+        core::service::{AddressAllocator, ServiceCidr, start_repair},
+    },
     kubernetes::KubernetesVersion,
     object::Tree,
     registry::{ListLag, Registry, WebhookCalls, WriteParams},
@@ -66,6 +69,14 @@ pub(crate) struct Announced {
     pub(crate) stopping: watch::Receiver<bool>,
 }
 
+#[cfg(test)]
+impl Announced {
+    /// Returns a server that never stops.
+    pub(crate) fn at(address: &str) -> Self {
+        Self { address: address.parse().unwrap(), stopping: watch::channel(false).1 }
+    }
+}
+
 /// Starts a registry of the built-in kinds over a storage. Returns the presence of the server if others may share the
 /// storage.
 pub(crate) async fn start(
@@ -77,12 +88,14 @@ pub(crate) async fn start(
     own: Announced,
 ) -> Result<(Registry, Option<Presence>), Status> {
     let RegistryOptions { kubernetes, service_cidr, pod_accounts, event_lifetime, list_lag, advertised } = choices;
-    let options = KindOptions { kubernetes, service_cidr, entropy: entropy.clone(), event_lifetime };
+    let allocator = AddressAllocator::new(entropy.clone(), kubernetes);
+    let options = KindOptions { kubernetes, allocator: Arc::clone(&allocator), event_lifetime };
     let commits = authorizer.last_commits();
     let registry =
         Registry::new(storage, kinds::built_ins(&options), admission::chain(pod_accounts, authorizer), clock, entropy)
             .await?;
     registry.record_commits(commits);
+    allocator.attach(&registry);
     let is_shared = registry.storage().is_shared();
     let (address, is_reachable) = match advertised {
         Some(address) => (address, true),
@@ -91,6 +104,7 @@ pub(crate) async fn start(
     };
     let endpoint = Endpoint { address, port: own.address.port() };
     bootstrap(&registry, service_cidr, endpoint).await?;
+    registry.keep_task(start_repair(&allocator, &registry).await?);
     let presence = if is_shared {
         Some(Presence::start(&registry, endpoint, is_reachable, own.stopping).await?)
     } else {
@@ -109,6 +123,7 @@ async fn bootstrap(registry: &Registry, cidr: ServiceCidr, endpoint: Endpoint) -
     for name in NAMESPACES {
         ensure(registry, "", "namespaces", None, json!({"metadata": {"name": name}})).await?;
     }
+    service_range(registry, cidr).await?;
     let service = json!({
         "metadata": {"name": "kubernetes", "namespace": "default",
             "labels": {"component": "apiserver", "provider": "kubernetes"}},
@@ -121,7 +136,6 @@ async fn bootstrap(registry: &Registry, cidr: ServiceCidr, endpoint: Endpoint) -
         },
     });
     ensure_with(registry, "", "services", Some("default"), service, &["/spec/ports/0/targetPort"]).await?;
-    service_addresses(registry, cidr).await?;
     authentication::ensure_tracking(registry, registry.clock()).await?;
     for (name, value, description) in SYSTEM_CLASSES {
         let class = json!({"metadata": {"name": name}, "value": value, "description": description});
@@ -143,22 +157,11 @@ pub(crate) async fn ensure_deferred(registry: &Registry) -> Result<(), Status> {
     extensions::ensure_all(registry).await
 }
 
-/// Creates the address range of services and the address of the service `kubernetes`.
-async fn service_addresses(registry: &Registry, cidr: ServiceCidr) -> Result<(), Status> {
+/// Creates the default address range of services.
+async fn service_range(registry: &Registry, cidr: ServiceCidr) -> Result<(), Status> {
     const GROUP: &str = "networking.k8s.io";
     let range = json!({"metadata": {"name": "kubernetes"}, "spec": {"cidrs": [cidr.to_string()]}});
     ensure(registry, GROUP, "servicecidrs", None, range).await?;
-    let address = json!({
-        "metadata": {
-            "name": cidr.first().to_string(),
-            "labels": {
-                "ipaddress.kubernetes.io/ip-family": "IPv4",
-                "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
-            },
-        },
-        "spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "kubernetes"}},
-    });
-    ensure(registry, GROUP, "ipaddresses", None, address).await?;
     let resources = registry.resources();
     let Some(ranges) = resources.get(GROUP, "v1", "servicecidrs") else { return Ok(()) };
     let target = Target::object(ranges, None, "kubernetes");
@@ -244,9 +247,5 @@ async fn create_or_ignore(registry: &Registry, target: &Target, object: Value) -
 
 /// The parameters of writes by the server itself, which no webhook may reject.
 fn own_params() -> WriteParams {
-    WriteParams {
-        field_manager: "kube-apiserver".to_owned(),
-        webhooks: WebhookCalls::Never,
-        ..WriteParams::default()
-    }
+    WriteParams { field_manager: "kube-apiserver".to_owned(), webhooks: WebhookCalls::Never, ..WriteParams::default() }
 }

@@ -15,10 +15,11 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
+use futures::future::BoxFuture;
 use serde_json::Value;
-use windlass_api::{Entropy, Status};
+use windlass_api::Status;
 
-use self::core::service::{AddressAllocator, ServiceAllocation, ServiceCidr};
+use self::core::service::{AddressAllocator, allocate, release_all};
 pub use self::stored::{StoredKinds, StoredResource, stored_resources};
 pub(crate) use self::{
     admissionregistration::conditions,
@@ -34,8 +35,8 @@ use crate::{
     kubernetes::KubernetesVersion,
     object::{Errors, Field},
     resource::{
-        Allocation, Conversion, Hub, Part, ResourceInfo, ResourceTable, Rules, ScaleRule, Shape, Strategy,
-        SubresourceInfo, WriteContext,
+        Allocation, AllocationMode, Conversion, Hub, Part, ResourceInfo, ResourceTable, Rules, ScaleRule, Shape,
+        Strategy, SubresourceInfo, WriteContext,
     },
 };
 
@@ -76,11 +77,19 @@ mod tests;
 #[derive(Clone, Debug)]
 pub(crate) struct KindOptions {
     pub(crate) kubernetes: KubernetesVersion,
-    /// The address range of services.
-    pub(crate) service_cidr: ServiceCidr,
-    pub(crate) entropy: Entropy,
+    /// The claims of services.
+    pub(crate) allocator: Arc<AddressAllocator>,
     /// The lifetime of events; `None` for the default.
     pub(crate) event_lifetime: Option<Duration>,
+}
+
+#[cfg(test)]
+impl KindOptions {
+    /// Returns options for tests that store nothing.
+    pub(crate) fn of(kubernetes: KubernetesVersion) -> Self {
+        let allocator = AddressAllocator::new(windlass_api::Entropy::seeded(1), kubernetes);
+        Self { kubernetes, allocator, event_lifetime: None }
+    }
 }
 
 /// A row of the table of kinds: the constant rules and the functions of a kind. The functions are those of [`Strategy`];
@@ -183,8 +192,30 @@ struct BuiltIn {
     newer_defaults: Option<fn(&mut Value)>,
     /// The rule of the scale subresource.
     scale: Option<ScaleRule>,
-    /// The addresses and ports of services; `None` for other kinds.
-    allocator: Option<Arc<AddressAllocator>>,
+    /// The part that the kind has in the claims of services; `None` for other kinds.
+    claims: Option<(ClaimPart, Arc<AddressAllocator>)>,
+}
+
+/// The part of a kind in the claims of services.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ClaimPart {
+    /// Services have claims.
+    Owner,
+    /// IPAddresses are claims.
+    Claim,
+    /// ServiceCIDRs are the ranges of claims.
+    Range,
+}
+
+impl ClaimPart {
+    fn of(kind: &str) -> Option<Self> {
+        Some(match kind {
+            "Service" => Self::Owner,
+            "IPAddress" => Self::Claim,
+            "ServiceCIDR" => Self::Range,
+            _ => return None,
+        })
+    }
 }
 
 /// Returns the served built-in resources, in the order of discovery. Resources without a row are not served.
@@ -264,7 +295,6 @@ impl View {
 impl BuiltIn {
     fn new(kind: &'static Kind, entry: &CatalogResource, options: &KindOptions) -> Self {
         let has_scale = entry.subresources.iter().any(|subresource| subresource.name == "scale");
-        let allocator = || AddressAllocator::new(options.service_cidr, options.entropy.clone(), options.kubernetes);
         let mut rules = gates::rules(options.kubernetes, entry.group, entry.kind, &kind.rules);
         rules.lifetime = rules.lifetime.map(|default| options.event_lifetime.unwrap_or(default));
         Self {
@@ -272,7 +302,7 @@ impl BuiltIn {
             rules,
             newer_defaults: gates::defaults(options.kubernetes, entry.group, entry.kind),
             scale: has_scale.then(ScaleRule::of_workloads),
-            allocator: kind.rules.restores.then(allocator),
+            claims: ClaimPart::of(kind.name).map(|part| (part, Arc::clone(&options.allocator))),
         }
     }
 }
@@ -313,9 +343,14 @@ impl Strategy for BuiltIn {
         (self.kind.prepare_part)(part, new, old, write);
     }
 
-    fn allocate(&self, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Allocation>>, Status> {
-        let Some(allocator) = &self.allocator else { return Ok(None) };
-        Ok(Some(Box::new(ServiceAllocation::new(allocator, new, old)?)))
+    fn allocate<'a>(
+        &'a self,
+        new: &'a mut Value,
+        old: Option<&'a Value>,
+        mode: AllocationMode,
+    ) -> Option<BoxFuture<'a, Result<Box<dyn Allocation>, Status>>> {
+        let Some((ClaimPart::Owner, allocator)) = &self.claims else { return None };
+        Some(Box::pin(allocate(allocator, new, old, mode)))
     }
 
     fn validate(&self, object: &Field<'_>, errors: &mut Errors) {
@@ -354,21 +389,30 @@ impl Strategy for BuiltIn {
         (self.kind.field)(object, label).unwrap_or_else(|| self.kind.rules.field_text(object, label))
     }
 
-    fn restore(&self, object: &Value) {
-        if let Some(allocator) = &self.allocator {
-            allocator.restore(object);
+    fn stored(&self, object: &Value) {
+        match &self.claims {
+            Some((ClaimPart::Claim, allocator)) => allocator.record_address(object),
+            Some((ClaimPart::Range, allocator)) => allocator.record_range(object),
+            Some((ClaimPart::Owner, _)) | None => {}
         }
     }
 
     fn follow(&self, previous: Option<&Value>, current: Option<&Value>) {
-        if let Some(allocator) = &self.allocator {
-            allocator.follow(previous, current);
+        match (previous, current) {
+            (_, Some(current)) => self.stored(current),
+            // Neither an address nor a range has anything to release.
+            (Some(previous), None) => drop(self.deleted(previous)),
+            (None, None) => {}
         }
     }
 
-    fn deleted(&self, object: &Value) {
-        if let Some(allocator) = &self.allocator {
-            allocator.release_all(object);
+    fn deleted<'a>(&'a self, object: &'a Value) -> Option<BoxFuture<'a, ()>> {
+        match &self.claims {
+            Some((ClaimPart::Owner, allocator)) => return Some(Box::pin(release_all(allocator, object))),
+            Some((ClaimPart::Claim, allocator)) => allocator.forget_address(object),
+            Some((ClaimPart::Range, allocator)) => allocator.forget_range(object),
+            None => {}
         }
+        None
     }
 }

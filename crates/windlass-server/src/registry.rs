@@ -31,6 +31,7 @@ use crate::{
 };
 
 mod admission;
+mod allocation;
 mod continue_token;
 mod create;
 mod delete;
@@ -318,7 +319,7 @@ impl Registry {
         let query = crate::storage::RangeQuery::prefix(resource.prefix.clone());
         let range = self.0.storage.range(query).await.map_err(|error| storage_failure(&error))?;
         for value in &range.values {
-            resource.strategy.restore(&Item::stored(value)?.value());
+            resource.strategy.stored(&Item::stored(value)?.value());
         }
         Ok(range.revision)
     }

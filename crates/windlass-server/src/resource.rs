@@ -18,8 +18,8 @@ pub(crate) use self::{
     item::{Body, Item},
     resets::Resets,
     strategy::{
-        Allocation, Deletion, Dependents, FieldRule, GatedField, Generation, MetadataRule, Part, Rules, ScaleRule,
-        StatusRule, Strategy, UnknownField, WriteContext,
+        Allocation, AllocationMode, Deletion, Dependents, FieldRule, GatedField, Generation, MetadataRule, Part, Rules,
+        ScaleRule, StatusRule, Strategy, UnknownField, WriteContext,
     },
     target::Target,
 };

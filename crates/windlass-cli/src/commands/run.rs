@@ -84,6 +84,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let bound = Bound::bind(Settings {
         kubernetes: KubernetesVersion::default(),
         bind,
+        advertised: None,
         nodes: NODES,
         controllers,
         console: None,

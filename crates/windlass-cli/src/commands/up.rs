@@ -29,6 +29,10 @@ pub(crate) struct Options {
     /// Address to listen on; port 0 selects a free port
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443", value_parser = address)]
     bind: SocketAddr,
+    /// Address at which other machines reach the server. Servers over one etcd list it in the endpoints of the service
+    /// kubernetes, so each needs its own. Defaults to that of --bind, or to that of the default interface
+    #[arg(long, value_name = "ADDR", value_parser = advertised)]
+    advertise_address: Option<IpAddr>,
     /// Path of the kubeconfig to write; other entries of an existing file are kept
     #[arg(long, value_name = "PATH", default_value = "windlass.kubeconfig")]
     kubeconfig: PathBuf,
@@ -125,6 +129,15 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
+fn advertised(text: &str) -> Result<IpAddr, String> {
+    let example = "the IP address of an interface, such as 10.1.2.3";
+    let address: IpAddr = text.parse().map_err(|_| format!("expected {example}"))?;
+    if address.is_loopback() || address.is_unspecified() || address.is_multicast() {
+        return Err(format!("other machines cannot reach {address}: expected {example}"));
+    }
+    Ok(address)
+}
+
 fn console(text: &str) -> Result<SocketAddr, String> {
     let port = text.strip_prefix(':').unwrap_or(text);
     port.parse().map_or_else(|_| address(text), |port: u16| Ok((Ipv4Addr::LOCALHOST, port).into()))
@@ -154,10 +167,13 @@ fn controllers() -> String {
 pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let authorizers = options.authorization_config.as_deref().map(authorization::read).transpose();
     let authorizers = authorizers.map_err(|error| -> Box<dyn Error> { error })?;
-    let Options { bind, kubeconfig, nodes, controllers, console, storage, tokens, kubernetes_version, .. } = options;
+    let Options {
+        bind, advertise_address, kubeconfig, nodes, controllers, console, storage, tokens, kubernetes_version, ..
+    } = options;
     let settings = Settings {
         kubernetes: kubernetes_version,
         bind,
+        advertised: advertise_address,
         nodes,
         controllers,
         console,
@@ -205,6 +221,8 @@ mod tests {
         for (flags, message) in [
             (["--bind", "localhost:6443"], "\"localhost\" is a host name: expected an address and a port"),
             (["--bind", "127.0.0.1"], "expected an address and a port, such as 127.0.0.1:6443"),
+            (["--advertise-address", "host"], "expected the IP address of an interface, such as 10.1.2.3"),
+            (["--advertise-address", "127.0.0.1"], "other machines cannot reach 127.0.0.1: expected the IP address"),
             (["--console", "localhost:9090"], "\"localhost\" is a host name: expected an address and a port"),
             (["--console", "99999"], "expected an address and a port"),
             (["--nodes", "100000000"], "expected a number from 0 to 10000"),

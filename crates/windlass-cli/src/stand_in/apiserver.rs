@@ -75,8 +75,10 @@ pub(super) async fn run(arguments: impl Iterator<Item = String>) -> Result<(), B
 
 /// Builds the server from the flags.
 fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Error>> {
-    let advertised = flags.parse("advertise-address")?.unwrap_or_else(|| bind.ip());
-    let mut builder = Server::builder().address(SocketAddr::new(advertised, bind.port()));
+    let mut builder = Server::builder().address(bind);
+    if let Some(advertised) = flags.parse("advertise-address")? {
+        builder = builder.advertise_address(advertised);
+    }
     builder = builder.descriptions(descriptions::schemas).list_lag(LIST_LAG);
     // Both address families may be specified; the first is the default for services.
     if let Some(range) = flags.list("service-cluster-ip-range").next() {

@@ -11,7 +11,7 @@ use super::*;
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
 
-async fn send(service: &Service, method: &str, path: &str, body: &Value) -> (u16, Value) {
+pub(super) async fn send(service: &Service, method: &str, path: &str, body: &Value) -> (u16, Value) {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, "application/json");
     let response = within(service.clone().oneshot(request.body(body).unwrap())).await.unwrap();
@@ -20,13 +20,13 @@ async fn send(service: &Service, method: &str, path: &str, body: &Value) -> (u16
     (code, serde_json::from_slice(&bytes).unwrap_or_default())
 }
 
-async fn post(service: &Service, path: &str, body: &Value) -> Value {
+pub(super) async fn post(service: &Service, path: &str, body: &Value) -> Value {
     let (code, answer) = send(service, "POST", path, body).await;
     assert_eq!(code, 201, "{answer}");
     answer
 }
 
-async fn get(service: &Service, path: &str) -> (u16, Value) {
+pub(super) async fn get(service: &Service, path: &str) -> (u16, Value) {
     send(service, "GET", path, &Value::Null).await
 }
 

@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use futures::future::BoxFuture;
 use serde_json::Value;
 use windlass_api::{Cause, Entropy, FieldValidation, GroupKind, GroupResource, Status, StatusDetails, reason};
 
@@ -25,8 +26,8 @@ use crate::{
     object::{self, Causes, Errors, Tree},
     patch,
     resource::{
-        Allocation, Conversion, CustomColumn, CustomShape, Generation, Hub, MetadataRule, Resets, ResourceInfo, Rules,
-        ScaleRule, Shape, Strategy, SubresourceInfo, VersionConverter,
+        Allocation, AllocationMode, Conversion, CustomColumn, CustomShape, Generation, Hub, MetadataRule, Resets,
+        ResourceInfo, Rules, ScaleRule, Shape, Strategy, SubresourceInfo, VersionConverter,
     },
 };
 
@@ -536,20 +537,27 @@ impl Strategy for CustomStrategy {
             .collect()
     }
 
-    fn allocate(&self, new: &mut Value, old: Option<&Value>) -> Result<Option<Box<dyn Allocation>>, Status> {
-        if self.terminating && old.is_none() {
-            let why = "create not allowed while custom resource definition is terminating";
-            if self.shape.kubernetes < V1_34 {
-                let details = StatusDetails {
-                    group: self.resource.group.clone().into_owned(),
-                    kind: self.resource.resource.clone().into_owned(),
-                    ..StatusDetails::default()
-                };
-                return Err(Status::failure(405, reason::METHOD_NOT_ALLOWED, why).with_details(details));
-            }
-            return Err(Status::forbidden(&self.resource, new.text(&["metadata", "name"]), why));
+    fn allocate<'a>(
+        &'a self,
+        new: &'a mut Value,
+        old: Option<&'a Value>,
+        _mode: AllocationMode,
+    ) -> Option<BoxFuture<'a, Result<Box<dyn Allocation>, Status>>> {
+        if !self.terminating || old.is_some() {
+            return None;
         }
-        Ok(None)
+        let why = "create not allowed while custom resource definition is terminating";
+        let rejection = if self.shape.kubernetes < V1_34 {
+            let details = StatusDetails {
+                group: self.resource.group.clone().into_owned(),
+                kind: self.resource.resource.clone().into_owned(),
+                ..StatusDetails::default()
+            };
+            Status::failure(405, reason::METHOD_NOT_ALLOWED, why).with_details(details)
+        } else {
+            Status::forbidden(&self.resource, new.text(&["metadata", "name"]), why)
+        };
+        Some(Box::pin(std::future::ready(Err(rejection))))
     }
 
     fn field<'v>(&self, object: &'v Value, label: &str) -> Cow<'v, str> {

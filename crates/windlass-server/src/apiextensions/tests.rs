@@ -18,17 +18,15 @@ use crate::{
 };
 
 async fn registry_over(storage: Arc<dyn Storage>) -> Registry {
-    let address = "127.0.0.1:443".parse().unwrap();
-    bootstrap::start(
+    let started = bootstrap::start(
         storage,
         Clock::system(),
         Entropy::seeded(7),
         bootstrap::RegistryOptions::default(),
         Arc::default(),
-        address,
-    )
-    .await
-    .unwrap()
+        bootstrap::Announced::at("127.0.0.1:443"),
+    );
+    started.await.unwrap().0
 }
 
 async fn registry() -> Registry {

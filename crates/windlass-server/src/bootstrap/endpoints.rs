@@ -65,7 +65,9 @@ pub(super) async fn renew(registry: &Registry, endpoint: Endpoint) -> Result<(),
     put_lease(registry, &own).await?;
     let addresses = leased(registry).await?;
     if addresses.is_empty() {
-        return Err(Status::internal("the endpoints of the service kubernetes stay as they are: no API server has a lease"));
+        return Err(Status::internal(
+            "the endpoints of the service kubernetes stay as they are: no API server has a lease",
+        ));
     }
     // The port of the only server is right. Otherwise it can be that of another server.
     let ports_of_own = (addresses == [own]).then(|| ports(endpoint));

@@ -89,11 +89,8 @@ impl Announcement {
                 _ = cleanup.tick() => true,
             };
             let Some(registry) = self.registry.upgrade() else { return };
-            let result = if is_cleanup {
-                identity_lease::remove_expired(&registry).await
-            } else {
-                self.renew(&registry).await
-            };
+            let result =
+                if is_cleanup { identity_lease::remove_expired(&registry).await } else { self.renew(&registry).await };
             if let Err(error) = result {
                 tracing::warn!(%error, "the leases of the API servers cannot be kept");
             }

@@ -1,5 +1,3 @@
-use windlass_api::Entropy;
-
 use super::*;
 use crate::kinds::{KindOptions, built_ins};
 
@@ -7,12 +5,7 @@ const AGGREGATED_ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=
     application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
 fn table() -> ResourceTable {
-    let options = KindOptions {
-        kubernetes: KubernetesVersion::default(),
-        service_cidr: "10.0.0.0/24".parse().unwrap(),
-        entropy: Entropy::seeded(1),
-        event_lifetime: None,
-    };
+    let options = KindOptions::of(KubernetesVersion::default());
     built_ins(&options)
 }
 

@@ -455,10 +455,8 @@ impl Request<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windlass_api::Entropy;
-
     use crate::{
-        kinds::{self, KindOptions, core::service::ServiceCidr},
+        kinds::{self, KindOptions},
         kubernetes::KubernetesVersion,
         request::{Query, RequestInfo},
     };
@@ -467,12 +465,7 @@ mod tests {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let info = RequestInfo::new(&method, path, &Query::default()).unwrap();
         let path = info.resource.unwrap();
-        let options = KindOptions {
-            kubernetes: KubernetesVersion::default(),
-            service_cidr: ServiceCidr::default(),
-            entropy: Entropy::seeded(1),
-            event_lifetime: None,
-        };
+        let options = KindOptions::of(KubernetesVersion::default());
         let table = kinds::built_ins(&options);
         let resource = table.iter().find(|resource| resource.group == path.group && resource.plural == path.resource);
         operation(&method, &path, resource.unwrap()).map_err(|failure| match failure {

@@ -308,12 +308,7 @@ mod tests {
     #[test]
     fn gated_fields_are_dropped_before_their_version() {
         let dropped = |kubernetes| {
-            let options = KindOptions {
-                kubernetes,
-                service_cidr: "10.0.0.0/24".parse().unwrap(),
-                entropy: windlass_api::Entropy::seeded(1),
-                event_lifetime: None,
-            };
+            let options = KindOptions::of(kubernetes);
             let mut slice = json!({"spec": {"driver": "d", "devices": [
                 {"name": "a", "nodeName": "n", "capacity": {"x": {"value": "1", "requestPolicy": {"default": "1"}}}},
             ]}});
@@ -328,12 +323,7 @@ mod tests {
 
     #[test]
     fn hints_stay_without_their_nodes() {
-        let options = KindOptions {
-            kubernetes: KubernetesVersion::V1_33,
-            service_cidr: "10.0.0.0/24".parse().unwrap(),
-            entropy: windlass_api::Entropy::seeded(1),
-            event_lifetime: None,
-        };
+        let options = KindOptions::of(KubernetesVersion::V1_33);
         let mut slice = json!({"endpoints": [{"hints": {"forNodes": [{"name": "n"}]}}]});
         let kinds = built_ins(&options);
         kinds

@@ -1,5 +1,4 @@
 use serde_json::json;
-use windlass_api::Entropy;
 
 use super::{KindOptions, built_ins, catalog};
 use crate::{
@@ -9,8 +8,7 @@ use crate::{
 };
 
 fn resources(kubernetes: KubernetesVersion) -> ResourceTable {
-    let service_cidr = "10.0.0.0/24".parse().unwrap();
-    built_ins(&KindOptions { kubernetes, service_cidr, entropy: Entropy::seeded(1), event_lifetime: None })
+    built_ins(&KindOptions::of(kubernetes))
 }
 
 #[test]

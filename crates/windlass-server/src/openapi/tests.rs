@@ -1,18 +1,12 @@
 use std::sync::LazyLock;
 
 use serde_json::Value;
-use windlass_api::Entropy;
 
 use super::*;
 use crate::kinds::{KindOptions, built_ins};
 
 fn table() -> ResourceTable {
-    let options = KindOptions {
-        kubernetes: KubernetesVersion::default(),
-        service_cidr: "10.0.0.0/24".parse().unwrap(),
-        entropy: Entropy::seeded(1),
-        event_lifetime: None,
-    };
+    let options = KindOptions::of(KubernetesVersion::default());
     built_ins(&options)
 }
 

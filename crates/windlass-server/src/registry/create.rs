@@ -3,7 +3,12 @@
 use serde_json::Value;
 use windlass_api::{DryRun, Status};
 
-use super::{Registry, ResponseBody, WriteParams, Written, commit_failure, field_manager, meta, put, size::check_size};
+use super::{
+    Registry, ResponseBody, WriteParams, Written,
+    allocation::{WriteAllocation, observe_stored},
+    commit_failure, field_manager, meta, put,
+    size::check_size,
+};
 use crate::{
     encoded::Encoded,
     registry::{Attributes, Operation},
@@ -65,11 +70,19 @@ impl Registry {
 
     /// Stores a new object after mutating admission; also used by updates that create an object. Returns the object as
     /// stored.
-    pub(super) async fn store_new(
+    pub(super) async fn store_new(&self, target: &Target, object: Value, params: &WriteParams) -> Result<Item, Status> {
+        let mut allocation = WriteAllocation::default();
+        let result = self.store_allocated(target, object, params, &mut allocation).await;
+        allocation.revert().await;
+        result
+    }
+
+    async fn store_allocated(
         &self,
         target: &Target,
         mut object: Value,
         params: &WriteParams,
+        allocation: &mut WriteAllocation,
     ) -> Result<Item, Status> {
         let resource = &target.resource;
         let rules = resource.strategy.rules();
@@ -82,7 +95,7 @@ impl Registry {
         }
         rules.drop_disabled_fields(&mut object);
         resource.strategy.prepare_create(&mut object, &self.write_context(resource, params));
-        let allocation = resource.strategy.allocate(&mut object, None)?;
+        allocation.allocate(resource, &mut object, None, params).await?;
         let managed_fields = field_manager::detach(&mut object);
         let mut object = resource.hub_shape().normalize_stored(object)?;
         let mut errors = Errors::of(self.resources().kubernetes());
@@ -119,13 +132,13 @@ impl Registry {
             };
         }
         check_size(&key, Expect::Absent, &encoded)?;
+        allocation.storing();
         let committed = self.0.storage.commit(&key, Expect::Absent, put(resource, &encoded)).await;
+        allocation.stored(&committed).await;
         match committed {
             Ok(committed) => {
                 let item = Item { encoded, revision: committed.revision };
-                if let Some(allocation) = allocation {
-                    allocation.committed(&item);
-                }
+                observe_stored(resource, &attributes.object);
                 self.wait_for_delivery(&key, item.revision).await;
                 Ok(item)
             }

@@ -11,7 +11,10 @@ use windlass_api::{
 
 use self::marked::Progress;
 use super::{
-    ItemList, ListParams, Registry, ResponseBody, commit_failure, put, size::check_size, update::observe_deleted,
+    ItemList, ListParams, Registry, ResponseBody,
+    allocation::{observe_deleted, observe_stored},
+    commit_failure, put,
+    size::check_size,
 };
 use crate::{
     encoded::Encoded,
@@ -333,7 +336,10 @@ impl Registry {
         let expect = Expect::Unchanged(current.modified);
         check_size(&current.key, expect, &encoded)?;
         match self.0.storage.commit(&current.key, expect, put(&target.resource, &encoded)).await {
-            Ok(committed) => Ok(Ok(Item { encoded, revision: committed.revision })),
+            Ok(committed) => {
+                observe_stored(&target.resource, &new);
+                Ok(Ok(Item { encoded, revision: committed.revision }))
+            }
             Err(CommitError::Conflict { current }) => Ok(Err(current)),
             Err(error) => Err(commit_failure(&error)),
         }
@@ -354,7 +360,7 @@ impl Registry {
         let expect = Expect::Unchanged(current.modified);
         match self.0.storage.commit(&current.key, expect, Change::Delete).await {
             Ok(committed) => {
-                observe_deleted(&target.resource, old);
+                observe_deleted(&target.resource, old).await;
                 self.wait_for_delivery(&current.key, committed.revision).await;
                 Ok(Ok(Item { revision: committed.revision, ..item }))
             }

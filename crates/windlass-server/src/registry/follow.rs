@@ -1,4 +1,4 @@
-//! The writes of other servers to objects of which a strategy keeps state, such as the addresses of services.
+//! The writes of other servers to objects of which a strategy keeps state, such as the IP addresses of services.
 
 use std::{sync::Arc, time::Duration};
 

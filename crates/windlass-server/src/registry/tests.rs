@@ -20,6 +20,7 @@ use crate::{
 };
 
 mod attacks;
+mod claims;
 mod deletion;
 mod kinds;
 mod reading;
@@ -42,19 +43,22 @@ impl Fixture {
     }
 
     async fn over(storage: Arc<MemoryStorage>) -> Self {
+        Self::with(storage, RegistryOptions::default()).await
+    }
+
+    async fn with(storage: Arc<MemoryStorage>, options: RegistryOptions) -> Self {
         let now = Arc::new(Mutex::new(START));
         let clock = {
             let now = Arc::clone(&now);
             Clock::from_fn(move || jiff::Timestamp::from_second(*now.lock()).unwrap())
         };
-        let address = "127.0.0.1:6443".parse().unwrap();
-        let registry = bootstrap::start(
+        let (registry, _) = bootstrap::start(
             Arc::clone(&storage) as Arc<dyn Storage>,
             clock,
             Entropy::seeded(1),
-            RegistryOptions::default(),
+            options,
             Arc::default(),
-            address,
+            bootstrap::Announced::at("127.0.0.1:6443"),
         )
         .await
         .unwrap();

@@ -4,7 +4,9 @@ use serde_json::Value;
 use windlass_api::{DryRun, GroupKind, Status};
 
 use super::{
-    Registry, ResponseBody, WriteParams, Written, commit_failure,
+    Registry, ResponseBody, WriteParams, Written,
+    allocation::{WriteAllocation, observe_deleted, observe_stored},
+    commit_failure,
     field_manager::{self, Application, DetachedFields, Scaling},
     meta, patch, put,
     read::parse_uint,
@@ -19,10 +21,7 @@ use crate::{
 };
 use crate::{
     object::{Errors, Field, Path, Tree, as_object, copy_key, metadata_mut, object_mut},
-    resource::{
-        Allocation, Body, Deletion, Generation, Item, MetadataRule, Part, ResourceInfo, StatusRule, Target,
-        WriteContext,
-    },
+    resource::{Body, Deletion, Generation, Item, MetadataRule, Part, ResourceInfo, StatusRule, Target, WriteContext},
 };
 
 /// The part of the object that a write changes.
@@ -149,6 +148,21 @@ impl Registry {
         current: &StoredValue,
         propose: &mut impl FnMut(Option<&Value>) -> Result<Value, Status>,
     ) -> Result<Attempt, Status> {
+        let mut allocation = WriteAllocation::default();
+        let result = self.attempt_allocated(target, scope, params, current, propose, &mut allocation).await;
+        allocation.revert().await;
+        result
+    }
+
+    async fn attempt_allocated(
+        &self,
+        target: &Target,
+        scope: WriteScope,
+        params: &WriteParams,
+        current: &StoredValue,
+        propose: &mut impl FnMut(Option<&Value>) -> Result<Value, Status>,
+        allocation: &mut WriteAllocation,
+    ) -> Result<Attempt, Status> {
         let resource = &target.resource;
         let present = Item::stored(current)?;
         let old = resource.stored_to_hub(present.value()).await?;
@@ -167,7 +181,10 @@ impl Registry {
         let managed_fields = field_manager::detach(&mut new);
         // Preparation copies parts of the old object, but not its managedFields.
         let old_managed_fields = DetachedFields::take(&mut old);
-        let allocation = prepare(resource, scope, &mut new, &old, &self.write_context(resource, params))?;
+        prepare(resource, scope, &mut new, &old, &self.write_context(resource, params));
+        if scope == WriteScope::Main {
+            allocation.allocate(resource, &mut new, Some(&old), params).await?;
+        }
         let new = resource.hub_shape().normalize_stored(new)?;
         let new = count_generation(resource, scope, new, &old);
         let rules = resource.strategy.rules();
@@ -217,32 +234,45 @@ impl Registry {
             if params.dry_run == DryRun::All {
                 return Ok(Attempt::Unchanged(unchanged));
             }
-            return match self.0.storage.commit(&current.key, expect, Change::Delete).await {
-                Ok(committed) => {
-                    observe_deleted(resource, &new);
-                    self.wait_for_delivery(&current.key, committed.revision).await;
-                    Ok(Attempt::Written(unchanged))
-                }
-                Err(CommitError::Conflict { current: latest }) => Ok(Attempt::Conflict(latest)),
-                Err(error) => Ok(Attempt::Failed(commit_failure(&error))),
-            };
+            return self.end_deletion(resource, current, &old, unchanged).await;
         }
         // An update that changes nothing is not written, unless the storage asks for it.
         let rewrites = current.is_stale || current.created == current.modified && (rules.rewrites_new)(&old);
         if params.dry_run == DryRun::All || (encoded.storage_bytes() == current.body && !rewrites) {
-            if let Some(allocation) = allocation.filter(|_| params.dry_run == DryRun::No) {
-                allocation.committed(&unchanged);
+            if params.dry_run == DryRun::No {
+                allocation.committed().await;
             }
             return Ok(Attempt::Unchanged(unchanged));
         }
         check_size(&current.key, expect, &encoded)?;
-        match self.0.storage.commit(&current.key, expect, put(resource, &encoded)).await {
+        allocation.storing();
+        let committed = self.0.storage.commit(&current.key, expect, put(resource, &encoded)).await;
+        allocation.stored(&committed).await;
+        match committed {
             Ok(committed) => {
                 let item = Item { encoded, revision: committed.revision };
-                if let Some(allocation) = allocation {
-                    allocation.committed(&item);
-                }
+                observe_stored(resource, &new);
                 self.wait_for_delivery(&current.key, item.revision).await;
+                Ok(Attempt::Written(item))
+            }
+            Err(CommitError::Conflict { current: latest }) => Ok(Attempt::Conflict(latest)),
+            Err(error) => Ok(Attempt::Failed(commit_failure(&error))),
+        }
+    }
+
+    /// Deletes an object whose last finalizer an update has removed.
+    async fn end_deletion(
+        &self,
+        resource: &ResourceInfo,
+        current: &StoredValue,
+        old: &Value,
+        item: Item,
+    ) -> Result<Attempt, Status> {
+        let expect = Expect::Unchanged(current.modified);
+        match self.0.storage.commit(&current.key, expect, Change::Delete).await {
+            Ok(committed) => {
+                observe_deleted(resource, old).await;
+                self.wait_for_delivery(&current.key, committed.revision).await;
                 Ok(Attempt::Written(item))
             }
             Err(CommitError::Conflict { current: latest }) => Ok(Attempt::Conflict(latest)),
@@ -281,13 +311,6 @@ impl Registry {
             metadata_mut(&mut object).shift_remove("resourceVersion");
         }
         Ok((self.store_new(target, object, params).await?, true))
-    }
-}
-
-/// Notifies a strategy that keeps state of a deleted object.
-pub(super) fn observe_deleted(resource: &ResourceInfo, object: &Value) {
-    if resource.strategy.rules().restores {
-        resource.strategy.deleted(object);
     }
 }
 
@@ -414,18 +437,11 @@ pub(super) fn precondition_failed(target: &Target, dry_run: DryRun, field: &str,
 }
 
 /// Restores the parts that this kind of write does not change.
-fn prepare(
-    resource: &ResourceInfo,
-    scope: WriteScope,
-    new: &mut Value,
-    old: &Value,
-    write: &WriteContext<'_>,
-) -> Result<Option<Box<dyn Allocation>>, Status> {
+fn prepare(resource: &ResourceInfo, scope: WriteScope, new: &mut Value, old: &Value, write: &WriteContext<'_>) {
     let rules = resource.strategy.rules();
     if let Some(old) = old.get("metadata") {
         copy_key(metadata_mut(new), old, "generation");
     }
-    let mut allocation = None;
     match scope {
         WriteScope::Main => {
             if rules.status != StatusRule::Plain {
@@ -434,7 +450,6 @@ fn prepare(
             rules.drop_disabled_fields(new);
             resource.strategy.prepare_update(new, old);
             meta::keep_system_fields(new, old);
-            allocation = resource.strategy.allocate(new, Some(old))?;
         }
         WriteScope::Status => {
             rules.resets.keep_all_but_status(new, old);
@@ -452,7 +467,6 @@ fn prepare(
         }
         WriteScope::Internal => {}
     }
-    Ok(allocation)
 }
 
 /// Increments the generation if the change counts for it. Both states are in normal form.

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, fmt, time::Duration};
 
+use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use windlass_api::{Clock, Status};
 
@@ -10,7 +11,7 @@ use crate::identity::User;
 use crate::{
     kubernetes::KubernetesVersion,
     object::{DeclaredRule, Errors, Field, NameRule, Tree},
-    resource::{Item, Resets, pod_gates},
+    resource::{Resets, pod_gates},
 };
 
 /// A field of a feature that the kube-apiserver of a version enables by default. Older versions drop the field.
@@ -55,10 +56,14 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
     fn prepare_part(&self, _part: Part, _new: &mut Value, _old: &Value, _write: &WriteContext<'_>) {}
 
     /// Allocates resources outside of the object, such as addresses and ports, and writes them into the object. Runs
-    /// before validation, for creations (`old` is `None`) and updates, including dry runs. The returned [`Allocation`] is
-    /// dropped unless the write succeeds.
-    fn allocate(&self, _new: &mut Value, _old: Option<&Value>) -> Result<Option<Box<dyn Allocation>>, Status> {
-        Ok(None)
+    /// before validation, for creations (`old` is `None`) and updates, including dry runs. `None` if the kind has none.
+    fn allocate<'a>(
+        &'a self,
+        _new: &'a mut Value,
+        _old: Option<&'a Value>,
+        _mode: AllocationMode,
+    ) -> Option<BoxFuture<'a, Result<Box<dyn Allocation>, Status>>> {
+        None
     }
 
     /// Validates an object that is about to be stored. The registry validates the metadata.
@@ -96,11 +101,14 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
         self.rules().fields.iter().any(|field| field.label == label)
     }
 
-    /// Receives an object that was stored before the server started; called if [`Rules::restores`].
-    fn restore(&self, _object: &Value) {}
+    /// Receives an object that this server has stored, or that was stored before it started; called if
+    /// [`Rules::restores`].
+    fn stored(&self, _object: &Value) {}
 
-    /// Receives an object that has been deleted; called if [`Rules::restores`].
-    fn deleted(&self, _object: &Value) {}
+    /// Receives an object that this server has deleted, and releases what was allocated for it.
+    fn deleted<'a>(&'a self, _object: &'a Value) -> Option<BoxFuture<'a, ()>> {
+        None
+    }
 
     /// Follows a change of a stored object by any server, for kinds with [`Rules::restores`]. Runs only with a storage that
     /// other servers may use.
@@ -115,11 +123,27 @@ pub(crate) struct WriteContext<'w> {
     pub(crate) kubernetes: KubernetesVersion,
 }
 
-/// An allocation outside of the object that a write holds. Dropping it without [`Self::committed`] releases the
-/// allocation.
+/// The options of a write that an allocation depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AllocationMode {
+    pub(crate) is_dry_run: bool,
+    /// `false` for writes that no webhook may reject.
+    pub(crate) calls_webhooks: bool,
+}
+
+/// An allocation outside of the object that a write holds.
 pub(crate) trait Allocation: Send {
-    /// Confirms the allocation after the write.
-    fn committed(self: Box<Self>, item: &Item);
+    /// Marks the begin of the write to the storage. From here on, its result can be unknown.
+    fn storing(&mut self);
+
+    /// Marks that the storage has rejected the write.
+    fn rejected(&mut self);
+
+    /// Confirms the allocation after the write, and releases what the object no longer needs.
+    fn committed(self: Box<Self>) -> BoxFuture<'static, ()>;
+
+    /// Releases the allocation after a failed write.
+    fn revert(self: Box<Self>) -> BoxFuture<'static, ()>;
 }
 
 /// The constant rules of a kind: the columns of the table of kinds.
@@ -182,7 +206,7 @@ pub(crate) struct Rules {
     pub(crate) rewrites_new: fn(&Value) -> bool,
     /// The time for which an object is stored after its last write; `None` until it is deleted.
     pub(crate) lifetime: Option<Duration>,
-    /// `true` if the strategy receives the stored objects at server start, and objects after their deletion.
+    /// `true` if the strategy keeps state of the stored objects, and receives them at server start and after each write.
     pub(crate) restores: bool,
 }
 

@@ -1,5 +1,5 @@
 use serde_json::json;
-use windlass_api::{Entropy, parse_time};
+use windlass_api::parse_time;
 
 use super::*;
 use crate::resource::CustomColumn;
@@ -15,12 +15,7 @@ const RECORDED: &str = include_str!("tests/recorded.jsonl");
 const VERSION: KubernetesVersion = KubernetesVersion::V1_36;
 
 fn resources() -> ResourceTable {
-    let options = KindOptions {
-        kubernetes: VERSION,
-        service_cidr: "10.0.0.0/24".parse().unwrap(),
-        entropy: Entropy::seeded(1),
-        event_lifetime: None,
-    };
+    let options = KindOptions::of(VERSION);
     built_ins(&options)
 }
 

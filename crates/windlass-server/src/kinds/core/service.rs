@@ -1,11 +1,25 @@
-//! The kind Service. `addresses` allocates cluster IPs and node ports, and `rules` validates.
+//! The kind Service, and the addresses and ports that services claim.
+//!
+//! ```text
+//! allocation       the claims of one write of a service
+//! repair           creates missing claims, and releases those without a service
+//!   └ addresses    claims on cluster IPs: IPAddresses
+//!       └ cidr     the ranges of cluster IPs
+//!   └ node_ports   claims on node ports: a bitmap
+//! rules            validation
+//! ```
 
 use crate::kinds::prelude::*;
 
-pub(in crate::kinds) use self::addresses::{AddressAllocator, ServiceAllocation};
-pub use self::addresses::{InvalidServiceCidr, ServiceCidr};
+pub(in crate::kinds) use self::allocation::{allocate, release_all};
+pub use self::cidr::{InvalidServiceCidr, ServiceCidr};
+pub(crate) use self::{addresses::AddressAllocator, repair::start as start_repair};
 
 mod addresses;
+mod allocation;
+mod cidr;
+mod node_ports;
+mod repair;
 pub(in crate::kinds) mod rules;
 
 /// The cluster IP of headless services, which have no address.
@@ -24,7 +38,6 @@ pub(super) const KIND: Kind = Kind {
             FieldRule { label: "spec.type", path: "spec.type" },
         ],
         changes_first: true,
-        restores: true,
         ..Rules::WITH_STATUS
     },
     default,

@@ -4,7 +4,7 @@ use crate::kinds::prelude::*;
 
 pub(super) const KIND: Kind = Kind {
     name: "IPAddress",
-    rules: Rules { name: NameRule::Address, ..Rules::COMMON },
+    rules: Rules { name: NameRule::Address, restores: true, ..Rules::COMMON },
     validate,
     validate_update,
     ..BASE

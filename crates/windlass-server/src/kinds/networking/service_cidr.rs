@@ -6,7 +6,7 @@ const IMMUTABLE: &str = "field is immutable";
 
 pub(super) const KIND: Kind = Kind {
     name: "ServiceCIDR",
-    rules: Rules { metadata: MetadataRule::CHANGES, resets: Resets::BARE_STATUS, ..Rules::WITH_STATUS },
+    rules: Rules { metadata: MetadataRule::CHANGES, resets: Resets::BARE_STATUS, restores: true, ..Rules::WITH_STATUS },
     validate_create: |object, errors| validate_ranges(&object.child("spec.cidrs"), errors),
     validate_update,
     ..BASE

@@ -1,469 +1,391 @@
-//! The allocation of service addresses and ports.
+//! The claims of services on cluster IPs and node ports.
+//!
+//! Several API servers can use one storage, so a claim is an object that can be created only once: an IPAddress for each
+//! cluster IP, as in kube-apiserver, and a bit in the value of [`NodePorts`] for each node port. The memory of this
+//! server only helps to find addresses that are probably free.
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet},
     fmt,
     net::{IpAddr, Ipv4Addr},
-    ops::RangeInclusive,
-    str::FromStr,
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use windlass_api::{Entropy, GroupKind, Status};
+use tokio::sync::Notify;
+use windlass_api::{Entropy, Preconditions, Status};
 
-use crate::kinds::{
-    core::service::{HEADLESS, needs_health_check, rules::validate_addresses},
-    prelude::*,
+use super::{cidr::AddressRange, node_ports::NodePorts};
+use crate::{
+    identity::{MASTERS, User},
+    kinds::prelude::*,
+    registry::{DeleteParams, Registry, WeakRegistry, WebhookCalls, WriteParams},
+    resource::{Body, ResourceInfo, Target},
+    storage::{RangeQuery, Storage},
 };
 
-const NODE_PORTS: RangeInclusive<u16> = 30_000..=32_767;
+pub(super) const GROUP: &str = "networking.k8s.io";
+/// The label of the IP family, and that of the program which manages an IPAddress.
+pub(super) const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
+pub(super) const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
+/// The value of the latter for the addresses of services.
+pub(super) const MANAGER: &str = "ipallocator.k8s.io";
+/// The default range.
+const DEFAULT: &str = "kubernetes";
 
-/// The IPv4 address range of services.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ServiceCidr {
-    network: u32,
-    /// The length of the prefix, from 8 to 30 bits.
-    bits: u8,
-}
-
-/// The text is not a valid service address range.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not an IPv4 range for services, such as 10.0.0.0/24")]
-pub struct InvalidServiceCidr(String);
-
-/// Allocates the addresses and ports of services. Initialized from the stored services when the server starts, and changed
-/// by the writes of other servers to the same storage.
-#[derive(Debug)]
-pub(in crate::kinds) struct AddressAllocator {
-    cidr: ServiceCidr,
-    entropy: Entropy,
+/// Claims the addresses and ports of services.
+pub(crate) struct AddressAllocator {
+    pub(super) entropy: Entropy,
     /// The version in whose wording errors are reported.
-    kubernetes: KubernetesVersion,
-    /// The allocated addresses and ports, with the UIDs of their services: an event may arrive after another service has
-    /// got the address.
-    in_use: Mutex<BTreeMap<Claim, Box<str>>>,
+    pub(super) kubernetes: KubernetesVersion,
+    pub(super) ports: NodePorts,
+    registry: OnceLock<WeakRegistry>,
+    known: Mutex<Known>,
+    /// Wakes the repair after a client has deleted an IPAddress.
+    pub(super) changed: Notify,
 }
 
-/// An address or port of a service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Claim {
-    Address(u32),
-    Port(u16),
+/// The ServiceCIDRs and the IPAddresses that this server has seen. Those of other servers come later.
+#[derive(Debug, Default)]
+struct Known {
+    /// The IPv4 ranges of the ServiceCIDRs that are ready.
+    ranges: BTreeMap<String, Vec<AddressRange>>,
+    addresses: BTreeSet<IpAddr>,
 }
 
-/// The addresses and ports that a write of a service allocates and releases. If dropped before the write, the allocated
-/// ones are released.
-pub(in crate::kinds) struct ServiceAllocation {
-    allocator: Arc<AddressAllocator>,
-    /// The name of the service, for errors.
-    name: String,
-    /// Its UID.
-    owner: Box<str>,
-    /// The addresses and ports of the service before the write.
-    before: Vec<Claim>,
-    /// The addresses and ports that the write adds.
-    allocated: Vec<Claim>,
-    /// The addresses and ports that the service no longer has after the write.
-    unused: Vec<Claim>,
+/// The service that claims an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    pub(super) namespace: String,
+    pub(super) name: String,
 }
 
-// === impl ServiceCidr ===
+/// The reason why an address cannot be claimed.
+#[derive(Debug)]
+pub(super) enum AddressError {
+    /// No address is free.
+    Full,
+    Allocated,
+    /// No range contains the address.
+    OutOfRange,
+    /// The IPAddress cannot be created.
+    Failed(Box<Status>),
+}
 
-impl ServiceCidr {
-    /// Returns the first address of the range, which the service `kubernetes` has.
-    #[must_use]
-    pub fn first(self) -> Ipv4Addr {
-        Ipv4Addr::from(self.network + 1)
-    }
-
-    /// Returns the number of usable addresses, without the network address and the last address.
-    fn size(self) -> u32 {
-        (1 << (32 - u32::from(self.bits))) - 2
-    }
-
-    fn contains(self, address: u32) -> bool {
-        (1..=self.size()).contains(&address.wrapping_sub(self.network))
+impl AddressError {
+    fn failed(status: Status) -> Self {
+        Self::Failed(Box::new(status))
     }
 }
 
-impl Default for ServiceCidr {
-    /// Returns `10.0.0.0/24`.
-    fn default() -> Self {
-        Self { network: u32::from(Ipv4Addr::new(10, 0, 0, 0)), bits: 24 }
-    }
-}
-
-impl FromStr for ServiceCidr {
-    type Err = InvalidServiceCidr;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let invalid = || InvalidServiceCidr(text.to_owned());
-        let (address, bits) = text.split_once('/').ok_or_else(invalid)?;
-        let address: Ipv4Addr = address.parse().map_err(|_| invalid())?;
-        let bits: u8 = bits.parse().ok().filter(|bits| (8..=30).contains(bits)).ok_or_else(invalid)?;
-        Ok(Self { network: u32::from(address) & (u32::MAX << (32 - u32::from(bits))), bits })
-    }
-}
-
-impl fmt::Display for ServiceCidr {
+impl fmt::Display for AddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", Ipv4Addr::from(self.network), self.bits)
+        match self {
+            Self::Full => f.write_str("range is full"),
+            Self::Allocated => f.write_str("provided IP is already allocated"),
+            Self::OutOfRange => f.write_str("the provided network does not match the current range"),
+            Self::Failed(status) => f.write_str(&status.message),
+        }
     }
+}
+
+impl Owner {
+    pub(super) fn of(service: &Value) -> Self {
+        let text = |field| service.text(&["metadata", field]).to_owned();
+        Self { namespace: text("namespace"), name: text("name") }
+    }
+
+    /// Reports whether an IPAddress belongs to this service.
+    pub(super) fn owns(&self, address: &Value) -> bool {
+        let text = |field| address.text(&["spec", "parentRef", field]);
+        is_of_service(address) && text("namespace") == self.namespace && text("name") == self.name
+    }
+
+    /// Returns the IPAddress with which the service claims an address.
+    pub(super) fn claim(&self, ip: IpAddr) -> Value {
+        json!({
+            "metadata": {
+                "name": ip.to_string(),
+                "labels": {FAMILY: family(ip), MANAGED_BY: MANAGER},
+            },
+            "spec": {"parentRef": {"resource": "services", "namespace": self.namespace, "name": self.name}},
+        })
+    }
+}
+
+pub(super) fn family(ip: IpAddr) -> &'static str {
+    if ip.is_ipv4() { "IPv4" } else { "IPv6" }
+}
+
+/// Reports whether the parent of an IPAddress is a service.
+pub(super) fn is_of_service(address: &Value) -> bool {
+    let text = |field| address.text(&["spec", "parentRef", field]);
+    text("group").is_empty() && text("resource") == "services"
 }
 
 // === impl AddressAllocator ===
 
 impl AddressAllocator {
-    pub(in crate::kinds) fn new(cidr: ServiceCidr, entropy: Entropy, kubernetes: KubernetesVersion) -> Arc<Self> {
-        Arc::new(Self { cidr, entropy, kubernetes, in_use: Mutex::default() })
+    pub(crate) fn new(entropy: Entropy, kubernetes: KubernetesVersion) -> Arc<Self> {
+        Arc::new(Self {
+            entropy,
+            kubernetes,
+            ports: NodePorts::default(),
+            registry: OnceLock::new(),
+            known: Mutex::default(),
+            changed: Notify::new(),
+        })
     }
 
-    /// Records the addresses and ports of a stored service as allocated.
-    pub(in crate::kinds) fn restore(&self, service: &Value) {
-        let mut in_use = self.in_use.lock();
-        for claim in claims(service) {
-            in_use.entry(claim).or_insert_with(|| owner(service));
+    /// Sets the registry that stores the claims.
+    pub(crate) fn attach(&self, registry: &Registry) {
+        // Set once, when the server starts.
+        let _ = self.registry.set(registry.downgrade());
+    }
+
+    pub(super) fn registry(&self) -> Result<Registry, Status> {
+        let registry = self.registry.get().and_then(WeakRegistry::upgrade);
+        registry.ok_or_else(|| Status::internal("claiming an address of a service: the server is stopping"))
+    }
+
+    /// Records an existing or changed ServiceCIDR.
+    pub(in crate::kinds) fn record_range(&self, range: &Value) {
+        let name = range.text(&["metadata", "name"]).to_owned();
+        let mut known = self.known.lock();
+        if is_ready(range) {
+            let texts = range.items(&["spec", "cidrs"]).iter().filter_map(Value::as_str);
+            known.ranges.insert(name, texts.filter_map(AddressRange::parse).collect());
+        } else {
+            known.ranges.remove(&name);
         }
     }
 
-    /// Releases the addresses and ports of a deleted service.
-    pub(in crate::kinds) fn release_all(&self, service: &Value) {
-        self.release(&claims(service), &owner(service));
+    pub(in crate::kinds) fn forget_range(&self, range: &Value) {
+        self.known.lock().ranges.remove(range.text(&["metadata", "name"]));
     }
 
-    /// Follows a change of a service by any server.
-    pub(in crate::kinds) fn follow(&self, previous: Option<&Value>, current: Option<&Value>) {
-        let kept = current.map(claims).unwrap_or_default();
-        if let Some(previous) = previous {
-            let released: Vec<Claim> = claims(previous).into_iter().filter(|claim| !kept.contains(claim)).collect();
-            self.release(&released, &owner(previous));
-        }
-        if let Some(current) = current {
-            self.restore(current);
+    /// Records an existing IPAddress.
+    pub(in crate::kinds) fn record_address(&self, address: &Value) {
+        if let Some(ip) = ip_of(address) {
+            self.known.lock().addresses.insert(ip);
         }
     }
 
-    fn release(&self, claims: &[Claim], owner: &str) {
-        let mut in_use = self.in_use.lock();
-        for claim in claims {
-            if in_use.get(claim).is_some_and(|found| **found == *owner) {
-                in_use.remove(claim);
+    /// Forgets an IPAddress that has been deleted, by another server, too.
+    pub(in crate::kinds) fn forget_address(&self, address: &Value) {
+        let Some(ip) = ip_of(address) else { return };
+        // An address that this server releases is already forgotten.
+        if self.known.lock().addresses.remove(&ip) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Returns the range that contains an address.
+    pub(super) fn range_of(&self, ip: Ipv4Addr) -> Option<AddressRange> {
+        self.known.lock().ranges.values().flatten().copied().find(|range| range.contains(ip))
+    }
+
+    /// Returns the IPv4 ranges, the default one first.
+    pub(super) fn ranges(&self) -> Vec<AddressRange> {
+        let known = self.known.lock();
+        let first = known.ranges.get(DEFAULT).into_iter().flatten();
+        let others = known.ranges.iter().filter(|(name, _)| *name != DEFAULT).flat_map(|(_, ranges)| ranges);
+        first.chain(others).copied().collect()
+    }
+
+    /// Claims an address that a service requests.
+    pub(super) async fn take_address(
+        &self,
+        ip: Ipv4Addr,
+        owner: &Owner,
+        hooks: WebhookCalls,
+    ) -> Result<(), AddressError> {
+        let registry = self.registry().map_err(AddressError::failed)?;
+        if self.range_of(ip).is_none() {
+            // Another server may have created the range just now.
+            self.refresh(&registry).await.map_err(AddressError::failed)?;
+            self.range_of(ip).ok_or(AddressError::OutOfRange)?;
+        }
+        match create(&registry, owner.claim(ip.into()), hooks).await {
+            Err(status) if status.is_already_exists() => Err(AddressError::Allocated),
+            Err(status) => Err(AddressError::failed(status)),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Claims a free address.
+    pub(super) async fn take_any_address(&self, owner: &Owner, hooks: WebhookCalls) -> Result<Ipv4Addr, AddressError> {
+        let registry = self.registry().map_err(AddressError::failed)?;
+        for is_refreshed in [false, true] {
+            if is_refreshed {
+                // Other servers may have released addresses or created ranges just now.
+                self.refresh(&registry).await.map_err(AddressError::failed)?;
             }
-        }
-    }
-
-    /// Allocates an address or port. Returns `false` if it is already allocated.
-    fn take(&self, claim: Claim, owner: &Box<str>) -> bool {
-        insert(&mut self.in_use.lock(), claim, owner)
-    }
-
-    /// Allocates a free address. Prefers the upper part of the range, because the lower part is for services that
-    /// request a specific address.
-    fn take_any_address(&self, owner: &Box<str>) -> Option<u32> {
-        let size = self.cidr.size();
-        let reserved = (size / 16).clamp(16, 256).min(size.saturating_sub(1));
-        let offset = u32::try_from(self.entropy.below(u64::from(size - reserved))).unwrap_or_default();
-        let upper = (0..size - reserved).map(|step| reserved + (offset + step) % (size - reserved));
-        // The first address is excluded, because the service `kubernetes` requests it explicitly.
-        let mut addresses = upper.chain(1..reserved).map(|index| self.cidr.network + 1 + index);
-        let mut in_use = self.in_use.lock();
-        addresses.find(|address| insert(&mut in_use, Claim::Address(*address), owner))
-    }
-
-    fn take_any_port(&self, owner: &Box<str>) -> Option<u16> {
-        let (first, count) = (*NODE_PORTS.start(), NODE_PORTS.end() - NODE_PORTS.start() + 1);
-        let offset = u16::try_from(self.entropy.below(u64::from(count))).unwrap_or_default();
-        let mut ports = (0..count).map(|step| first + (offset + step) % count);
-        let mut in_use = self.in_use.lock();
-        ports.find(|port| insert(&mut in_use, Claim::Port(*port), owner))
-    }
-}
-
-/// Allocates an address or port. Returns `false` if it is already allocated.
-fn insert(in_use: &mut BTreeMap<Claim, Box<str>>, claim: Claim, owner: &Box<str>) -> bool {
-    match in_use.entry(claim) {
-        Entry::Vacant(free) => {
-            free.insert(owner.clone());
-            true
-        }
-        Entry::Occupied(_) => false,
-    }
-}
-
-/// Returns the UID of a service.
-fn owner(service: &Value) -> Box<str> {
-    service.text(&["metadata", "uid"]).into()
-}
-
-/// Parses an IPv4 address, which may have leading zeros. Since 1.36, the validation rejects them.
-fn ipv4_address(text: &str) -> Option<Ipv4Addr> {
-    match parse_address(text)? {
-        IpAddr::V4(ip) => Some(ip),
-        IpAddr::V6(_) => None,
-    }
-}
-
-/// Returns the addresses and ports of a service.
-fn claims(service: &Value) -> Vec<Claim> {
-    let addresses = service.items(&["spec", "clusterIPs"]).iter().filter_map(|ip| ipv4_address(ip.as_str()?));
-    let ports = service.items(&["spec", "ports"]).iter().filter_map(|port| port.int(&["nodePort"]));
-    let ports = ports.chain(service.int(&["spec", "healthCheckNodePort"]));
-    let ports = ports.filter_map(|port| u16::try_from(port).ok()).filter(|port| *port != 0);
-    addresses.map(|ip| Claim::Address(ip.into())).chain(ports.map(Claim::Port)).collect()
-}
-
-// === impl ServiceAllocation ===
-
-impl ServiceAllocation {
-    /// Allocates the addresses and ports of a new or changed service, and writes them into the service.
-    pub(in crate::kinds) fn new(
-        allocator: &Arc<AddressAllocator>,
-        service: &mut Value,
-        old: Option<&Value>,
-    ) -> Result<Self, Status> {
-        let mut allocation = Self {
-            allocator: Arc::clone(allocator),
-            name: service.text(&["metadata", "name"]).to_owned(),
-            owner: owner(service),
-            before: old.map(claims).unwrap_or_default(),
-            allocated: Vec::new(),
-            unused: Vec::new(),
-        };
-        if service.text(&["spec", "type"]) == "ExternalName" {
-            if old.is_some_and(|old| old.text(&["spec", "type"]) != "ExternalName") {
-                let spec = object_mut(service, "spec");
-                for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-                    spec.shift_remove(key);
+            for range in self.ranges() {
+                if let Some(ip) = self.take_from(&registry, range, owner, hooks).await? {
+                    return Ok(ip);
                 }
             }
-        } else {
-            allocation.validate_request(&Field::object(service).child("spec"))?;
-            allocation.allocate_address(object_mut(service, "spec"))?;
         }
-        let spec = object_mut(service, "spec");
-        allocation.allocate_ports(spec)?;
-        allocation.allocate_health_check_port(spec)?;
-        let after = claims(service);
-        allocation.unused = allocation.before.iter().copied().filter(|claim| !after.contains(claim)).collect();
-        Ok(allocation)
+        Err(AddressError::Full)
     }
 
-    /// Validates the requested addresses and families before the allocation. They are thus reported without other
-    /// errors.
-    fn validate_request(&self, spec: &Field<'_>) -> Result<(), Status> {
-        let mut errors = Errors::of(self.allocator.kubernetes);
-        validate_addresses(spec, &mut errors);
-        if errors.is_empty() {
-            validate_families(spec, &mut errors);
-        }
-        errors.check(&GroupKind::new("", "Service"), &self.name)
-    }
-
-    fn allocate_address(&mut self, spec: &mut Map<String, Value>) -> Result<(), Status> {
-        let requested = spec.text(&["clusterIP"]).to_owned();
-        let address = if requested.is_empty() {
-            let Some(address) = self.allocator.take_any_address(&self.owner) else {
-                return Err(Status::internal("failed to allocate a serviceIP: range is full"));
-            };
-            self.allocated.push(Claim::Address(address));
-            Ipv4Addr::from(address).to_string()
-        } else if let Some(ip) = ipv4_address(&requested) {
-            self.take_address(ip).map_err(|problem| {
-                let detail = format!("failed to allocate IP {requested}: {problem}");
-                self.rejection(&Path::new("spec.clusterIPs"), &json!([requested]), &detail)
-            })?;
-            requested
-        } else if requested == HEADLESS {
-            requested
-        } else {
-            // Validation reports the invalid address.
-            return Ok(());
-        };
-        spec.insert("clusterIP".to_owned(), address.clone().into());
-        if spec.items(&["clusterIPs"]).is_empty() {
-            spec.insert("clusterIPs".to_owned(), json!([address]));
-        }
-        if spec.items(&["ipFamilies"]).is_empty() {
-            let has_both = is_headless_without_selector(spec);
-            spec.insert("ipFamilies".to_owned(), if has_both { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) });
-            default_pointer(spec, "ipFamilyPolicy", if has_both { "RequireDualStack" } else { "SingleStack" });
-        }
-        default_pointer(spec, "ipFamilyPolicy", "SingleStack");
-        Ok(())
-    }
-
-    /// Allocates a requested address, or returns the reason why it is not available.
-    fn take_address(&mut self, ip: Ipv4Addr) -> Result<(), &'static str> {
-        // Cluster IPs are immutable; validation rejects changes.
-        if self.before.iter().any(|claim| matches!(claim, Claim::Address(_))) {
-            return Ok(());
-        }
-        if !self.allocator.cidr.contains(ip.into()) {
-            return Err("the provided network does not match the current range");
-        }
-        if !self.allocator.take(Claim::Address(ip.into()), &self.owner) {
-            return Err("provided IP is already allocated");
-        }
-        self.allocated.push(Claim::Address(ip.into()));
-        Ok(())
-    }
-
-    fn allocate_ports(&mut self, spec: &mut Map<String, Value>) -> Result<(), Status> {
-        let allocates = match spec.text(&["type"]) {
-            "NodePort" => true,
-            "LoadBalancer" => spec.at(&["allocateLoadBalancerNodePorts"]).and_then(Value::as_bool).unwrap_or(true),
-            // Validation reports unsupported node ports.
-            _ => return Ok(()),
-        };
-        let Some(Value::Array(ports)) = spec.get_mut("ports") else { return Ok(()) };
-        for (index, port) in ports.iter_mut().enumerate() {
-            let requested = port.int(&["nodePort"]).filter(|number| *number != 0);
-            match requested.map(u16::try_from) {
-                None if allocates => {
-                    let number = self.allocate_any_port("failed to allocate a nodePort: range is full")?;
-                    as_object(port).insert("nodePort".to_owned(), number.into());
+    /// Claims a free address of a range. Prefers the upper part, because the lower part is for services that request a
+    /// specific address.
+    async fn take_from(
+        &self,
+        registry: &Registry,
+        range: AddressRange,
+        owner: &Owner,
+        hooks: WebhookCalls,
+    ) -> Result<Option<Ipv4Addr>, AddressError> {
+        let (size, reserved) = (range.size(), range.reserved());
+        for (first, count) in [(reserved, size - reserved), (0, reserved)] {
+            if count == 0 {
+                continue;
+            }
+            let offset = u32::try_from(self.entropy.below(u64::from(count))).unwrap_or_default();
+            let mut candidates = (0..count).map(|step| {
+                let index = (u64::from(offset) + u64::from(step)) % u64::from(count);
+                range.at(first + u32::try_from(index).unwrap_or_default())
+            });
+            loop {
+                let free = {
+                    let known = self.known.lock();
+                    candidates.find(|ip| !known.addresses.contains(&IpAddr::V4(*ip)))
+                };
+                let Some(ip) = free else { break };
+                match create(registry, owner.claim(ip.into()), hooks).await {
+                    Ok(()) => return Ok(Some(ip)),
+                    // Another server was faster.
+                    Err(status) if status.is_already_exists() => drop(self.known.lock().addresses.insert(ip.into())),
+                    Err(status) => return Err(AddressError::failed(status)),
                 }
-                Some(Ok(number)) => self.take_port(number).map_err(|detail| {
-                    self.rejection(&Path::new("spec.ports").index(index).child("nodePort"), &number.into(), &detail)
-                })?,
-                _ => {}
             }
         }
-        Ok(())
+        Ok(None)
     }
 
-    /// Allocates a requested port, or returns the reason why it is not available.
-    fn take_port(&mut self, number: u16) -> Result<(), String> {
-        let claim = Claim::Port(number);
-        if self.before.contains(&claim) {
+    /// Deletes the IPAddress of a service. One that belongs to another service stays.
+    pub(super) async fn release_address(&self, registry: &Registry, ip: IpAddr, owner: &Owner) -> Result<(), Status> {
+        let Some(addresses) = addresses(registry) else { return Ok(()) };
+        let target = Target::object(&addresses, None, &ip.to_string());
+        let Some(found) = registry.peek(&target).await? else { return Ok(()) };
+        let found = found.value();
+        if !owner.owns(&found) {
             return Ok(());
         }
-        if !NODE_PORTS.contains(&number) {
-            let (first, last) = (NODE_PORTS.start(), NODE_PORTS.end());
-            return Err(format!("provided port is not in the valid range. The range of valid ports is {first}-{last}"));
-        }
-        // A service may use the same port for two protocols.
-        if !self.allocated.contains(&claim) {
-            if !self.allocator.take(claim, &self.owner) {
-                return Err("provided port is already allocated".to_owned());
+        self.known.lock().addresses.remove(&ip);
+        delete(registry, &target, found.text(&["metadata", "uid"])).await
+    }
+
+    /// Reads all ranges and addresses.
+    async fn refresh(&self, registry: &Registry) -> Result<(), Status> {
+        let resources = registry.resources();
+        let (mut ranges, mut addresses) = (Vec::new(), Vec::new());
+        for (plural, objects) in [("servicecidrs", &mut ranges), ("ipaddresses", &mut addresses)] {
+            if let Some(resource) = resources.get(GROUP, "v1", plural) {
+                *objects = stored(&**registry.storage(), resource).await?;
             }
-            self.allocated.push(claim);
+        }
+        let mut known = Known { ranges: BTreeMap::new(), addresses: addresses.iter().filter_map(ip_of).collect() };
+        std::mem::swap(&mut *self.known.lock(), &mut known);
+        for range in &ranges {
+            self.record_range(range);
         }
         Ok(())
     }
+}
 
-    fn allocate_health_check_port(&mut self, spec: &mut Map<String, Value>) -> Result<(), Status> {
-        if needs_health_check(spec) && spec.int(&["healthCheckNodePort"]).is_none_or(|port| port == 0) {
-            let port = self.allocate_any_port("failed to allocate a HealthCheck NodePort: range is full")?;
-            spec.insert("healthCheckNodePort".to_owned(), port.into());
+impl fmt::Debug for AddressAllocator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AddressAllocator").field("known", &self.known).finish_non_exhaustive()
+    }
+}
+
+/// Reports whether addresses of a ServiceCIDR may be given to services.
+fn is_ready(range: &Value) -> bool {
+    let conditions = range.items(&["status", "conditions"]);
+    let ready = conditions.iter().find(|condition| condition.text(&["type"]) == "Ready");
+    range.at(&["metadata", "deletionTimestamp"]).is_none()
+        && ready.is_none_or(|ready| ready.text(&["status"]) == "True")
+}
+
+/// Returns the address that an IPAddress claims.
+pub(super) fn ip_of(address: &Value) -> Option<IpAddr> {
+    address.text(&["metadata", "name"]).parse().ok()
+}
+
+/// Returns the stored objects of a resource. Damaged ones are omitted.
+pub(super) async fn stored(storage: &dyn Storage, resource: &ResourceInfo) -> Result<Vec<Value>, Status> {
+    let range = storage.range(RangeQuery::prefix(resource.prefix.clone())).await;
+    let range = range.map_err(|error| crate::registry::storage_failure(&error))?;
+    Ok(range.values.iter().filter_map(|value| Item::stored(value).ok()).map(|item| item.value()).collect())
+}
+
+/// Returns the resource of IPAddresses.
+pub(super) fn addresses(registry: &Registry) -> Option<Arc<ResourceInfo>> {
+    registry.resources().get(GROUP, "v1", "ipaddresses").cloned()
+}
+
+/// Creates an IPAddress.
+pub(super) fn create(registry: &Registry, address: Value, hooks: WebhookCalls) -> BoxFuture<'_, Result<(), Status>> {
+    Box::pin(async move {
+        let Some(addresses) = addresses(registry) else { return Ok(()) };
+        let user = Arc::new(own_user());
+        let params =
+            WriteParams { field_manager: "kube-apiserver".to_owned(), user, webhooks: hooks, ..WriteParams::default() };
+        registry.create(&Target::collection(&addresses, None), Body::Value(address), params).await.map(drop)
+    })
+}
+
+/// Deletes an IPAddress, unless it has been replaced.
+pub(super) fn delete<'r>(registry: &'r Registry, target: &'r Target, uid: &str) -> BoxFuture<'r, Result<(), Status>> {
+    let preconditions = Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() };
+    let params = DeleteParams { preconditions, user: Arc::new(own_user()), ..DeleteParams::default() };
+    Box::pin(async move {
+        match registry.delete(target, params).await {
+            Err(status) if !status.is_not_found() && !status.is_conflict() => Err(status),
+            _ => Ok(()),
         }
-        Ok(())
-    }
-
-    /// Allocates a free port. `message` is the error if there is none.
-    fn allocate_any_port(&mut self, message: &str) -> Result<u16, Status> {
-        let port = self.allocator.take_any_port(&self.owner).ok_or_else(|| Status::internal(message))?;
-        self.allocated.push(Claim::Port(port));
-        Ok(port)
-    }
-
-    /// Returns the error for a requested address or port that is not available.
-    fn rejection(&self, path: &Path<'_>, value: &Value, detail: &str) -> Status {
-        let mut errors = Errors::of(self.allocator.kubernetes);
-        errors.invalid(path, value, detail);
-        Status::invalid(&GroupKind::new("", "Service"), &self.name, errors.into_causes())
-    }
+    })
 }
 
-impl Allocation for ServiceAllocation {
-    fn committed(mut self: Box<Self>, _item: &Item) {
-        self.allocated.clear();
-        self.allocator.release(&self.unused, &self.owner);
-    }
-}
-
-impl Drop for ServiceAllocation {
-    fn drop(&mut self) {
-        self.allocator.release(&self.allocated, &self.owner);
-    }
-}
-
-/// Reports whether this is a headless service without a selector, whose endpoints may be of any IP family.
-fn is_headless_without_selector(spec: &impl Tree) -> bool {
-    spec.text(&["clusterIP"]) == HEADLESS && spec.entries(&["selector"]).next().is_none()
-}
-
-/// Validates the requested IP families. The cluster only supports IPv4.
-fn validate_families(spec: &Field<'_>, errors: &mut Errors) {
-    if is_headless_without_selector(spec.json()) {
-        return;
-    }
-    let policy = spec.child("ipFamilyPolicy");
-    let families = spec.child("ipFamilies");
-    // Without a policy, a service has a single family.
-    if matches!(policy.text(), "" | "SingleStack") && families.len() == 2 {
-        let text = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified";
-        return policy.invalid_as("SingleStack", text, errors);
-    }
-    if policy.text() == "RequireDualStack" {
-        policy.invalid("this cluster is not configured for dual-stack services", errors);
-    }
-    for family in families.items().filter(|family| family.text() != "IPv4") {
-        family.invalid("not configured on this cluster", errors);
-    }
+/// The user of the server's own requests, as in kube-apiserver.
+fn own_user() -> User {
+    User::new("system:apiserver").in_groups([MASTERS])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn service(uid: &str, ip: &str, port: u16) -> Value {
-        json!({"metadata": {"name": "s", "uid": uid},
-            "spec": {"type": "NodePort", "clusterIP": ip, "clusterIPs": [ip], "ports": [{"port": 80, "nodePort": port}]}})
-    }
-
-    fn allocator() -> Arc<AddressAllocator> {
-        AddressAllocator::new(ServiceCidr::default(), Entropy::seeded(1), KubernetesVersion::default())
-    }
-
-    fn is_free(allocator: &Arc<AddressAllocator>, ip: &str, port: u16) -> [bool; 2] {
-        let mut in_use = allocator.in_use.lock().clone();
-        let claims = [Claim::Address(ip.parse::<Ipv4Addr>().unwrap().into()), Claim::Port(port)];
-        claims.map(|claim| insert(&mut in_use, claim, &"new".into()))
-    }
-
     #[test]
-    fn services_of_other_servers_keep_their_addresses_and_ports() {
-        let allocator = allocator();
-        let other = service("u1", "10.0.0.20", 30_001);
-        allocator.follow(None, Some(&other));
-        assert_eq!(is_free(&allocator, "10.0.0.20", 30_001), [false, false]);
-        let requested = |uid: &str| {
-            let mut new = service(uid, "10.0.0.20", 30_002);
-            ServiceAllocation::new(&allocator, &mut new, None).err().map(|status| status.message)
+    fn range_is_used_while_it_is_ready() {
+        let allocator = AddressAllocator::new(Entropy::seeded(1), KubernetesVersion::default());
+        let range = |status: &str, deleted: Option<&str>| {
+            json!({"metadata": {"name": "a", "deletionTimestamp": deleted}, "spec": {"cidrs": ["10.9.0.0/30", "fd00::/112"]},
+                "status": {"conditions": [{"type": "Ready", "status": status}]}})
         };
-        let error = requested("u2").unwrap();
-        assert!(error.contains("failed to allocate IP 10.0.0.20: provided IP is already allocated"), "{error}");
-        let moved = service("u1", "10.0.0.20", 30_003);
-        allocator.follow(Some(&other), Some(&moved));
-        assert_eq!(is_free(&allocator, "10.0.0.20", 30_001), [false, true]);
-        allocator.follow(Some(&moved), None);
-        assert_eq!(is_free(&allocator, "10.0.0.20", 30_003), [true, true]);
-        assert_eq!(requested("u3"), None);
+        let uses = |range: Value| {
+            allocator.record_range(&range);
+            allocator.range_of(Ipv4Addr::new(10, 9, 0, 1)).is_some()
+        };
+        assert!(uses(json!({"metadata": {"name": "a"}, "spec": {"cidrs": ["10.9.0.0/30"]}})), "without a status");
+        assert!(!uses(range("False", None)));
+        let mut ready = range("True", None);
+        ready["metadata"].as_object_mut().unwrap().remove("deletionTimestamp");
+        assert!(uses(ready));
+        assert!(!uses(range("True", Some("2026-01-01T00:00:00Z"))));
     }
 
     #[test]
-    fn late_event_of_a_deletion_releases_nothing_of_a_newer_service() {
-        let allocator = allocator();
-        let first = service("u1", "10.0.0.20", 30_001);
-        allocator.restore(&first);
-        allocator.release_all(&first);
-        let mut second = service("u2", "10.0.0.20", 30_001);
-        let allocation = ServiceAllocation::new(&allocator, &mut second, None).unwrap();
-        allocator.follow(Some(&first), None);
-        assert_eq!(is_free(&allocator, "10.0.0.20", 30_001), [false, false]);
-        drop(allocation);
-        assert_eq!(is_free(&allocator, "10.0.0.20", 30_001), [true, true]);
+    fn claim_belongs_to_its_service_only() {
+        let owner = |name: &str| Owner { namespace: "n".to_owned(), name: name.to_owned() };
+        let mut claim = owner("a").claim("10.0.0.9".parse().unwrap());
+        assert_eq!([owner("a").owns(&claim), owner("b").owns(&claim)], [true, false]);
+        claim["spec"]["parentRef"]["resource"] = "gateways".into();
+        assert!(!owner("a").owns(&claim));
     }
 }
