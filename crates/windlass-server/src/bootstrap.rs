@@ -11,7 +11,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::{sync::watch, time};
 use windlass_api::{Clock, Entropy, Status, format_time};
 
 use crate::{
@@ -43,6 +43,10 @@ pub(crate) use self::{authentication::publish_client_ca, presence::Presence};
 /// objects, so the group of webhook configurations is one of them.
 const DEFERRED_GROUPS: [&str; 4] =
     ["admissionregistration.k8s.io", "apiregistration.k8s.io", "flowcontrol.apiserver.k8s.io", roles::GROUP];
+
+/// The attempts to create the service `kubernetes`, and the pause between them, if another server creates it, too.
+const OWN_SERVICE_ATTEMPTS: usize = 50;
+const OWN_SERVICE_PAUSE: Duration = Duration::from_millis(100);
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
@@ -103,10 +107,9 @@ pub(crate) async fn start(
         None => (own.address.ip(), true),
     };
     let endpoint = Endpoint { address, port: own.address.port() };
-    bootstrap(&registry, service_cidr, endpoint).await?;
-    registry.keep_task(start_repair(&allocator, &registry).await?);
+    bootstrap(&registry, &allocator, service_cidr, endpoint).await?;
     let presence = if is_shared {
-        Some(Presence::start(&registry, endpoint, is_reachable, own.stopping).await?)
+        Some(Presence::start(&registry, service_cidr, endpoint, is_reachable, own.stopping).await?)
     } else {
         endpoints::write_only(&registry, endpoint).await?;
         None
@@ -119,29 +122,54 @@ pub(crate) async fn start(
 }
 
 /// Creates missing objects. Existing ones keep their content, except for the port of this server.
-async fn bootstrap(registry: &Registry, cidr: ServiceCidr, endpoint: Endpoint) -> Result<(), Status> {
+async fn bootstrap(
+    registry: &Registry,
+    allocator: &Arc<AddressAllocator>,
+    cidr: ServiceCidr,
+    endpoint: Endpoint,
+) -> Result<(), Status> {
     for name in NAMESPACES {
         ensure(registry, "", "namespaces", None, json!({"metadata": {"name": name}})).await?;
     }
     service_range(registry, cidr).await?;
-    let service = json!({
-        "metadata": {"name": "kubernetes", "namespace": "default",
-            "labels": {"component": "apiserver", "provider": "kubernetes"}},
-        "spec": {
-            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": endpoint.port}],
-            "clusterIP": cidr.first().to_string(),
-            "sessionAffinity": "None",
-            "ipFamilyPolicy": "SingleStack",
-            "type": "ClusterIP",
-        },
-    });
-    ensure_with(registry, "", "services", Some("default"), service, &["/spec/ports/0/targetPort"]).await?;
+    registry.keep_task(start_repair(allocator, registry).await?);
+    ensure_own_service(registry, cidr, endpoint.port).await?;
     authentication::ensure_tracking(registry, registry.clock()).await?;
     for (name, value, description) in SYSTEM_CLASSES {
         let class = json!({"metadata": {"name": name}, "value": value, "description": description});
         ensure(registry, "scheduling.k8s.io", "priorityclasses", None, class).await?;
     }
     Ok(())
+}
+
+/// Creates the service `kubernetes` if it is missing.
+async fn ensure_own_service(registry: &Registry, cidr: ServiceCidr, port: u16) -> Result<(), Status> {
+    let service = json!({
+        "metadata": {"name": "kubernetes", "namespace": "default",
+            "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}],
+            "clusterIP": cidr.first().to_string(),
+            "sessionAffinity": "None",
+            "ipFamilyPolicy": "SingleStack",
+            "type": "ClusterIP",
+        },
+    });
+    let fields = ["/spec/ports/0/targetPort"];
+    let mut attempts = if registry.storage().is_shared() { OWN_SERVICE_ATTEMPTS } else { 1 };
+    loop {
+        attempts -= 1;
+        match ensure_with(registry, "", "services", Some("default"), service.clone(), &fields).await {
+            // Another server has claimed the address, and creates the service now. If it has ended instead, the repair
+            // releases the address after a minute.
+            Err(status) if status.code == 422 && attempts > 0 => time::sleep(OWN_SERVICE_PAUSE).await,
+            Err(status) if registry.storage().is_shared() => {
+                tracing::warn!(error = %status, "the service kubernetes cannot be created yet");
+                return Ok(());
+            }
+            result => return result,
+        }
+    }
 }
 
 /// Reports whether [`ensure_deferred`] has to run before requests of a group.

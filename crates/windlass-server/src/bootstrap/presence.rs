@@ -13,9 +13,13 @@ use windlass_api::Status;
 
 use super::{
     endpoints::{self, Endpoint},
+    ensure_own_service,
     identity_lease::{self, Identity},
 };
-use crate::registry::{Registry, WeakRegistry};
+use crate::{
+    kinds::core::service::ServiceCidr,
+    registry::{Registry, WeakRegistry},
+};
 
 /// The interval of renewals.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -36,8 +40,11 @@ pub(crate) struct Presence {
 /// The announcements of a server.
 struct Announcement {
     registry: WeakRegistry,
-    /// `None` if the server has no address for other machines.
-    endpoint: Option<Endpoint>,
+    /// The range with the address of the service `kubernetes`, if it has to be created.
+    cidr: ServiceCidr,
+    endpoint: Endpoint,
+    /// `false` if other machines cannot reach the server.
+    is_reachable: bool,
     identity: Identity,
 }
 
@@ -45,13 +52,17 @@ impl Presence {
     /// Announces the server, and renews its leases until `stopping` is `true`.
     pub(super) async fn start(
         registry: &Registry,
+        cidr: ServiceCidr,
         endpoint: Endpoint,
         is_reachable: bool,
         mut stopping: watch::Receiver<bool>,
     ) -> Result<Self, Status> {
         let identity = Identity::new(&host_name(), endpoint, &registry.entropy().uuid());
-        let endpoint = is_reachable.then_some(endpoint);
-        let announcement = Announcement { registry: registry.downgrade(), endpoint, identity };
+        if !is_reachable {
+            let address = endpoint.address;
+            tracing::warn!(%address, "other machines cannot reach this API server; set --advertise-address");
+        }
+        let announcement = Announcement { registry: registry.downgrade(), cidr, endpoint, is_reachable, identity };
         announcement.renew(registry).await?;
         let (stop, mut stopped) = watch::channel(false);
         let mut task = JoinSet::new();
@@ -89,8 +100,12 @@ impl Announcement {
                 _ = cleanup.tick() => true,
             };
             let Some(registry) = self.registry.upgrade() else { return };
-            let result =
-                if is_cleanup { identity_lease::remove_expired(&registry).await } else { self.renew(&registry).await };
+            let result = if is_cleanup {
+                identity_lease::remove_expired(&registry).await
+            } else {
+                let service = ensure_own_service(&registry, self.cidr, self.endpoint.port).await;
+                service.and(self.renew(&registry).await)
+            };
             if let Err(error) = result {
                 tracing::warn!(%error, "the leases of the API servers cannot be kept");
             }
@@ -98,8 +113,8 @@ impl Announcement {
     }
 
     async fn renew(&self, registry: &Registry) -> Result<(), Status> {
-        if let Some(endpoint) = self.endpoint {
-            endpoints::renew(registry, endpoint).await?;
+        if self.is_reachable {
+            endpoints::renew(registry, self.endpoint).await?;
         }
         match self.identity.renew(registry).await {
             // Another write came first: the next renewal is soon enough.
@@ -110,12 +125,8 @@ impl Announcement {
 
     async fn remove(&self) {
         let Some(registry) = self.registry.upgrade() else { return };
-        let endpoint = async {
-            match self.endpoint {
-                Some(endpoint) => endpoints::remove(&registry, endpoint).await,
-                None => Ok(()),
-            }
-        };
+        let endpoint =
+            async { if self.is_reachable { endpoints::remove(&registry, self.endpoint).await } else { Ok(()) } };
         let (endpoint, identity) = tokio::join!(endpoint, self.identity.remove(&registry));
         if let Err(error) = endpoint.and(identity) {
             tracing::warn!(%error, "the API server could not remove its leases: they expire");

@@ -74,13 +74,15 @@ pub(crate) async fn start(allocator: &Arc<AddressAllocator>, registry: &Registry
         is_shared: registry.storage().is_shared(),
         leaks: BTreeMap::new(),
     };
-    let mut next = repair.pass(registry).await?;
+    // Without other servers, no service is being stored now.
+    let grace = if repair.is_shared { LEAKED_AFTER } else { Duration::ZERO };
+    let mut next = repair.pass(registry, grace).await?;
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         loop {
             repair.wait(next).await;
             let Some(registry) = repair.registry.upgrade() else { return };
-            next = repair.pass(&registry).await.unwrap_or_else(|error| {
+            next = repair.pass(&registry, LEAKED_AFTER).await.unwrap_or_else(|error| {
                 tracing::warn!(%error, "the claims of services cannot be checked");
                 Some(INTERVAL)
             });
@@ -102,14 +104,15 @@ impl Repair {
         }
     }
 
-    /// Repairs everything. Returns the time after which something should be checked again.
-    async fn pass(&mut self, registry: &Registry) -> Result<Option<Duration>, Status> {
+    /// Repairs everything. `grace` is the age from which a claim without a service has leaked. Returns the time after which
+    /// something should be checked again.
+    async fn pass(&mut self, registry: &Registry, grace: Duration) -> Result<Option<Duration>, Status> {
         for _ in 0..ATTEMPTS {
             if self.repair_ports(registry).await? {
                 break;
             }
         }
-        self.repair_addresses(registry).await
+        self.repair_addresses(registry, grace).await
     }
 
     /// Returns `false` if another server has changed the ports in the meantime.
@@ -127,7 +130,7 @@ impl Repair {
         self.allocator.ports.replace(storage, revision, rebuilt).await
     }
 
-    async fn repair_addresses(&self, registry: &Registry) -> Result<Option<Duration>, Status> {
+    async fn repair_addresses(&self, registry: &Registry, grace: Duration) -> Result<Option<Duration>, Status> {
         let Some(resource) = addresses::addresses(registry) else { return Ok(None) };
         // The addresses are read first: a service that is stored afterwards has claimed its address before.
         let found = stored(&**registry.storage(), &resource).await?;
@@ -141,7 +144,7 @@ impl Repair {
         }
         let mut next = None;
         for (ip, address) in &found {
-            match verdict(*ip, address, &services, registry.clock().now()) {
+            match verdict(*ip, address, &services, registry.clock().now(), grace) {
                 Verdict::Keep => {}
                 Verdict::Wait(time) => next = Some(next.map_or(time, |next: Duration| next.min(time))),
                 Verdict::Delete(reason, note) => {
@@ -256,7 +259,7 @@ fn rebuild<'s>(
     (rebuilt, leaks)
 }
 
-fn verdict(ip: IpAddr, address: &Value, services: &Services, now: Timestamp) -> Verdict {
+fn verdict(ip: IpAddr, address: &Value, services: &Services, now: Timestamp, grace: Duration) -> Verdict {
     if address.text(&["metadata", "labels", MANAGED_BY]) != MANAGER {
         return Verdict::Keep;
     }
@@ -269,8 +272,8 @@ fn verdict(ip: IpAddr, address: &Value, services: &Services, now: Timestamp) -> 
     let age = Duration::try_from(now.duration_since(created)).unwrap_or_default();
     let (namespace, name) = (parent("namespace"), parent("name"));
     let Some(service) = services.get(&(namespace.to_owned(), name.to_owned())) else {
-        if age <= LEAKED_AFTER {
-            return Verdict::Wait(LEAKED_AFTER.saturating_sub(age) + Duration::from_secs(1));
+        if !grace.is_zero() && age <= grace {
+            return Verdict::Wait(grace.saturating_sub(age) + Duration::from_secs(1));
         }
         let note = format!("IPAddress: {ip} for Service {namespace}/{name} appears to have leaked: cleaning up");
         return Verdict::Delete("IPAddressNotAllocated", note);
@@ -279,10 +282,10 @@ fn verdict(ip: IpAddr, address: &Value, services: &Services, now: Timestamp) -> 
         return Verdict::Keep;
     }
     let is_external = service.text(&["spec", "type"]) == "ExternalName";
-    if is_external && age < LEAKED_AFTER {
-        return Verdict::Wait(LEAKED_AFTER.saturating_sub(age));
+    if is_external && age < grace {
+        return Verdict::Wait(grace.saturating_sub(age));
     }
-    if age < SETTLED_AFTER {
+    if age < SETTLED_AFTER.min(grace) {
         return Verdict::Wait(SETTLED_AFTER);
     }
     let note = format!("IPAddress: {ip} for Service {namespace}/{name} has a wrong reference; cleaning up");
@@ -388,16 +391,18 @@ mod tests {
         let with = Services::from([named(service("a", &["10.0.0.9"], &[]))]);
         let other = Services::from([named(service("a", &["10.0.0.8"], &[]))]);
         let old = address("2026-01-01T00:58:00Z", "a");
-        assert_eq!(verdict(ip, &old, &with, now), Verdict::Keep);
+        assert_eq!(verdict(ip, &old, &with, now, LEAKED_AFTER), Verdict::Keep);
         let none = Services::new();
         for services in [&none, &other] {
-            assert!(matches!(verdict(ip, &old, services, now), Verdict::Delete(..)));
+            assert!(matches!(verdict(ip, &old, services, now, LEAKED_AFTER), Verdict::Delete(..)));
         }
         for (created, services) in [("2026-01-01T00:59:30Z", &none), ("2026-01-01T00:59:58Z", &other)] {
-            assert!(matches!(verdict(ip, &address(created, "a"), services, now), Verdict::Wait(_)), "{created}");
+            let address = address(created, "a");
+            assert!(matches!(verdict(ip, &address, services, now, LEAKED_AFTER), Verdict::Wait(_)), "{created}");
+            assert!(matches!(verdict(ip, &address, services, now, Duration::ZERO), Verdict::Delete(..)), "{created}");
         }
         let mut foreign = old;
         foreign["metadata"]["labels"][MANAGED_BY] = "somebody".into();
-        assert_eq!(verdict(ip, &foreign, &Services::new(), now), Verdict::Keep);
+        assert_eq!(verdict(ip, &foreign, &Services::new(), now, LEAKED_AFTER), Verdict::Keep);
     }
 }
