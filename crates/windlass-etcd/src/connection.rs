@@ -18,6 +18,7 @@ use tokio_rustls::TlsConnector;
 use windlass_grpc::{CallError, KeepAlive, Messages, Settings, Status, code, decode, frame};
 
 use crate::{
+    errors::EtcdStatus as _,
     messages::{AuthenticateRequest, AuthenticateResponse, Empty, StatusResponse},
     options::{Credentials, Endpoint, Options, Tls},
 };
