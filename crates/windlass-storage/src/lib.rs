@@ -3,6 +3,7 @@
 //! The modules, from the entry point down:
 //!
 //! ```text
+//! cached         a storage in another process, with a copy of its values in memory
 //! encoding       values are encoded as kube-apiserver does
 //! encryption     values are encrypted in the storage below
 //! transform      the storage of both

@@ -168,7 +168,16 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let authorizers = options.authorization_config.as_deref().map(authorization::read).transpose();
     let authorizers = authorizers.map_err(|error| -> Box<dyn Error> { error })?;
     let Options {
-        bind, advertise_address, kubeconfig, nodes, controllers, console, storage, tokens, kubernetes_version, ..
+        bind,
+        advertise_address,
+        kubeconfig,
+        nodes,
+        controllers,
+        console,
+        storage,
+        tokens,
+        kubernetes_version,
+        ..
     } = options;
     let settings = Settings {
         kubernetes: kubernetes_version,
