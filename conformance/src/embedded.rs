@@ -4,14 +4,12 @@ use std::{env, net::SocketAddr, sync::Arc};
 
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 use windlass_client::{Auth, Config, config::TlsOptions};
-use windlass_etcd::testing::Etcd;
+use windlass_etcd::{EtcdStorage, Options, testing::Etcd};
 use windlass_server::{
     KubernetesVersion, Server, TlsIdentity,
-    storage::{MemoryStorage, Storage},
+    storage::{MemoryStorage, Retention, Storage},
 };
-use windlass_storage::{DiskStorage, EncodedStorage, Options};
-
-use crate::etcd;
+use windlass_storage::{CachedStorage, DiskStorage, Encoding};
 
 const TOKEN: &str = "conformance-admin";
 
@@ -32,12 +30,16 @@ impl Stored {
         let selected = env::var(STORAGE);
         if selected.as_deref() == Ok("etcd") {
             let etcd = Etcd::start();
-            let storage = Arc::new(EncodedStorage::shared(Arc::new(etcd::connect(&etcd).await), kubernetes));
-            return Self { storage, _etcd: Some(etcd) };
+            let connected = EtcdStorage::connect(Options::new([etcd.endpoint()])).await.expect("etcd starts in time");
+            let encoding = Encoding::shared(kubernetes);
+            let cached = CachedStorage::start(Arc::new(connected), encoding, Retention::default()).await;
+            return Self { storage: Arc::new(cached.expect("etcd can be read")), _etcd: Some(etcd) };
         }
         let storage: Arc<dyn Storage> = match selected.as_deref() {
             Err(_) | Ok("memory") => Arc::new(MemoryStorage::default()),
-            Ok("disk") => Arc::new(DiskStorage::temporary(Options::default()).expect("a directory can be created")),
+            Ok("disk") => Arc::new(
+                DiskStorage::temporary(windlass_storage::Options::default()).expect("a directory can be created"),
+            ),
             Ok(other) => panic!("{STORAGE} is {other:?}: expected memory, disk or etcd"),
         };
         Self { storage, _etcd: None }

@@ -18,7 +18,6 @@ mod case;
 mod seeded_random;
 mod differential;
 mod embedded;
-mod etcd;
 mod known;
 mod matrix;
 mod minors;
