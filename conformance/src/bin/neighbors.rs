@@ -81,7 +81,7 @@ impl Server {
     async fn addresses(&self) -> Result<BTreeMap<String, String>> {
         let list = self.client.list::<IPAddress>().await?;
         let named = list.items.into_iter().filter_map(|address| {
-            let parent = address.spec?.parent_ref;
+            let parent = address.spec.parent_ref;
             Some((address.metadata.name?, parent.name))
         });
         Ok(named.collect())
@@ -93,7 +93,7 @@ impl Server {
         let slice = self.client.get::<EndpointSlice>("kubernetes").within("default").await?;
         let subsets = endpoints.subsets.unwrap_or_default().into_iter();
         let addresses = subsets.flat_map(|subset| subset.addresses.unwrap_or_default());
-        let of_slice = slice.endpoints.into_iter().flat_map(|endpoint| endpoint.addresses);
+        let of_slice = slice.endpoints.unwrap_or_default().into_iter().flat_map(|endpoint| endpoint.addresses);
         Ok([addresses.map(|address| address.ip).collect(), of_slice.collect()])
     }
 }
