@@ -20,6 +20,8 @@ pub(crate) struct Failover {
     /// The connections to each server, unless they have failed.
     clients: Vec<Option<Client>>,
     current: usize,
+    /// The time for a request.
+    limit: Duration,
     availability: Availability,
 }
 
@@ -31,10 +33,10 @@ pub(crate) struct Availability {
 }
 
 impl Failover {
-    pub(crate) fn new(endpoints: &[Endpoint], first: usize) -> Self {
+    pub(crate) fn new(endpoints: &[Endpoint], first: usize, limit: Duration) -> Self {
         let clients = endpoints.iter().map(|_| None).collect();
         let availability = Availability { last_answer: Instant::now(), longest_gap: Duration::ZERO };
-        Self { endpoints: endpoints.to_vec(), clients, current: first % endpoints.len(), availability }
+        Self { endpoints: endpoints.to_vec(), clients, current: first % endpoints.len(), limit, availability }
     }
 
     /// Sends a request to the current server. The next request goes to another one if this one fails.
@@ -59,7 +61,7 @@ impl Failover {
             Some(client) => client,
             lost => lost.insert(self.endpoints[server].client()?),
         };
-        let outcome = request.send(client, name).await;
+        let outcome = request.send_within(self.limit, client, name).await;
         match &outcome {
             // The connection may be lost without a sign of it.
             Outcome::Unknown(_) => self.clients[server] = None,

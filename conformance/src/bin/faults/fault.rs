@@ -21,8 +21,8 @@ pub(crate) enum Fault {
     Compaction,
 }
 
-/// The bounds of the time for which a fault is held, in milliseconds.
-const HELD: (u64, u64) = (1_500, 3_000);
+/// The bounds of the time for which a fault is held, in milliseconds. Servers leave a silent member after 3 s.
+const HELD: (u64, u64) = (1_500, 4_000);
 
 /// The bounds of the delay of each sync of a slow disk, in milliseconds.
 const DELAY: (u64, u64) = (40, 400);
@@ -143,7 +143,7 @@ impl Partition {
             |one: Host, others: &[Host]| others.iter().flat_map(|other| [(one, *other), (*other, one)]).collect();
         let isolated = |host: Host, what: String| Self { what, isolated: Some(host), lost: Vec::new() };
         let lost = |what: String, lost: Vec<(Host, Host)>| Self { what, isolated: None, lost };
-        Ok(match random.below(8) {
+        Ok(match random.below(10) {
             0 => isolated(leader, format!("the leader {leader} alone")),
             1 => isolated(follower, format!("the follower {follower} alone")),
             2 => lost(format!("the leader {leader} without the other members"), both(leader, &peers)),
@@ -156,6 +156,11 @@ impl Partition {
             6 => lost(
                 format!("the server {server} unheard by its member"),
                 used.iter().map(|member| (server, *member)).collect(),
+            ),
+            7 | 8 => lost(
+                // Commits are executed, but their responses are lost.
+                format!("the member of the server {server} unheard by it"),
+                used.iter().map(|member| (*member, server)).collect(),
             ),
             _ => lost(format!("the server {server} without etcd"), both(server, &members)),
         })

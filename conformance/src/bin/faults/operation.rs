@@ -13,8 +13,11 @@ use windlass_client::{Client, Error};
 
 use crate::{NAMESPACE, Result};
 
-/// The time for an operation. It is shorter than most faults.
-const LIMIT: Duration = Duration::from_secs(2);
+/// The time for an operation of most clients. It is shorter than most faults.
+pub(crate) const LIMIT: Duration = Duration::from_secs(2);
+
+/// The time for an operation of the others. It is longer than a server tries, so they see how its attempts end.
+pub(crate) const LONG_LIMIT: Duration = Duration::from_secs(12);
 
 /// The key of the value in the data, and the mark before the value.
 const KEY: &str = "value";
@@ -96,7 +99,11 @@ fn config_map(name: &str, value: &str) -> ConfigMap {
 impl Request {
     /// Sends the request once. The client must not repeat it.
     pub(crate) async fn send(&self, client: &Client, name: &str) -> Outcome {
-        match timeout(LIMIT, self.call(client, name)).await {
+        self.send_within(LIMIT, client, name).await
+    }
+
+    pub(crate) async fn send_within(&self, limit: Duration, client: &Client, name: &str) -> Outcome {
+        match timeout(limit, self.call(client, name)).await {
             Ok(Ok(Some(object))) => match Object::of(&object) {
                 Ok(object) if self.written().is_none_or(|written| *written == object.value) => Outcome::Found(object),
                 Ok(object) => Outcome::Wrong(format!("the response to {self:?} has the value {:?}", object.value)),
@@ -104,7 +111,7 @@ impl Request {
             },
             Ok(Ok(None)) => Outcome::Deleted,
             Ok(Err(error)) => self.failure(&error),
-            Err(_) => Outcome::Unknown(format!("no response within {LIMIT:?}")),
+            Err(_) => Outcome::Unknown(format!("no response within {limit:?}")),
         }
     }
 

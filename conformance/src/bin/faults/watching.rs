@@ -155,7 +155,11 @@ impl Watcher {
             if self.follow().await.is_err() {
                 sleep(PAUSE).await;
             }
-            self.received.lock().push(Received::Resumed);
+            let mut received = self.received.lock();
+            // Failed attempts to resume are not counted.
+            if !matches!(received.last(), Some(Received::Resumed)) {
+                received.push(Received::Resumed);
+            }
         }
     }
 

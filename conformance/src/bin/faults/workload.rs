@@ -14,11 +14,13 @@ use crate::{
     cluster::Endpoint,
     counter::{self, Increments},
     failover::Failover,
-    operation::{Object, Operation, Outcome, Request},
+    operation::{LIMIT, LONG_LIMIT, Object, Operation, Outcome, Request},
 };
 
-/// The number of clients, and the number of those that increment the counter.
+/// The number of clients, the number of those that wait long for a response instead of changing to another server, and
+/// the number of those that increment the counter.
 const CLIENTS: usize = 8;
+const PATIENT: usize = 2;
 const INCREMENTING: usize = 2;
 
 /// The number of registers. Each round has its own, so that their histories are short.
@@ -50,7 +52,7 @@ pub(crate) struct Executed {
     pub(crate) registers: Vec<String>,
     pub(crate) operations: Vec<Operation>,
     pub(crate) increments: Increments,
-    /// The longest time in which a client got no answer from the servers that it has tried.
+    /// The longest time in which a client got no answer from the servers that it has tried, without the patient clients.
     pub(crate) longest_gap: Duration,
 }
 
@@ -66,7 +68,7 @@ impl Workload {
                 name: format!("round{round}-client{number}"),
                 registers: registers.clone(),
                 random: Entropy::seeded(random.next_u64()),
-                servers: Failover::new(endpoints, number),
+                servers: Failover::new(endpoints, number, if number < PATIENT { LONG_LIMIT } else { LIMIT }),
                 began,
                 known: BTreeMap::new(),
                 writes: 0,
@@ -76,7 +78,7 @@ impl Workload {
         }
         for number in 0..INCREMENTING {
             let name = format!("round{round}-counting{number}");
-            counting.spawn(counter::increment(name, Failover::new(endpoints, number + 1), stopped.clone()));
+            counting.spawn(counter::increment(name, Failover::new(endpoints, number + 1, LIMIT), stopped.clone()));
         }
         Self { registers, stop, began, clients, counting }
     }
@@ -134,7 +136,8 @@ impl Writer {
             let pause = PAUSE.0 + self.random.below(PAUSE.1 - PAUSE.0);
             sleep(Duration::from_millis(pause)).await;
         }
-        Ok((self.operations, self.servers.longest_gap()))
+        let gap = if self.number < PATIENT { Duration::ZERO } else { self.servers.longest_gap() };
+        Ok((self.operations, gap))
     }
 
     async fn operate(&mut self) -> Result {
