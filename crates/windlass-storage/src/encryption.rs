@@ -268,4 +268,5 @@ impl fmt::Debug for Encryption {
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests;

@@ -163,4 +163,5 @@ impl fmt::Debug for Kms {
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 pub(super) mod tests;

@@ -1,16 +1,13 @@
 //! A plugin behind a Unix socket.
 
-use std::{error::Error as StdError, time::Duration};
+use std::{error::Error as StdError, io, time::Duration};
 
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http::HeaderMap;
 use parking_lot::Mutex;
 use prost::Message;
-use tokio::{
-    net::UnixStream,
-    time::{self, Instant},
-};
+use tokio::time::{self, Instant};
 use windlass_grpc::{CallError, Connection, Settings, chain, decode, frame};
 
 use super::{
@@ -95,8 +92,7 @@ impl Plugin {
         if let Some(connection) = self.current() {
             return Ok(connection);
         }
-        let socket = UnixStream::connect(self.endpoint.path()).await;
-        let socket = socket.map_err(|error| CallError::Unsent(error.into()))?;
+        let socket = connect(self.endpoint.path()).await.map_err(|error| CallError::Unsent(error.into()))?;
         let (connection, driver) = Connection::handshake(socket, ORIGIN, Settings::default()).await?;
         let endpoint = self.endpoint.to_string();
         tokio::spawn(async move {
@@ -111,6 +107,16 @@ impl Plugin {
     fn current(&self) -> Option<Connection> {
         self.connection.lock().as_ref().filter(|connection| !connection.is_closed()).cloned()
     }
+}
+
+#[cfg(unix)]
+async fn connect(path: &str) -> io::Result<tokio::net::UnixStream> {
+    tokio::net::UnixStream::connect(path).await
+}
+
+#[cfg(not(unix))]
+async fn connect(_: &str) -> io::Result<tokio::net::TcpStream> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no Unix sockets"))
 }
 
 impl Service for Plugin {
