@@ -19,8 +19,8 @@ use crate::{
 
 /// The number of clients, the number of those that wait long for a response instead of changing to another server, and
 /// the number of those that increment the counter.
-const CLIENTS: usize = 8;
-const PATIENT: usize = 2;
+const CLIENTS: usize = 10;
+const PATIENT: usize = 5;
 const INCREMENTING: usize = 2;
 
 /// The number of registers. Each round has its own, so that their histories are short.
