@@ -3,6 +3,7 @@
 //! The modules, from the entry point down:
 //!
 //! ```text
+//! testing     real etcd processes for tests, with the feature of this name
 //! store       the storage backend: commits, and what the other modules do
 //! compactor   one of several servers compacts the history
 //! watch       streams of events, resumed on other members
@@ -16,7 +17,6 @@
 //! messages    etcd's API
 //! errors      etcd's errors
 //! options     settings
-//! testing     real etcd processes for tests, with the feature of this name
 //! ```
 //!
 //! # Guarantees

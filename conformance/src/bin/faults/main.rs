@@ -3,15 +3,15 @@
 //! this program, as root.
 //!
 //! Each member and each server has a network namespace of its own. In a round, clients use a few registers (ConfigMaps)
-//! and increment a counter, and change to another server if theirs fails. Two watches follow all objects on each server:
-//! the client of one restarts it when it is silent for a second, that of the other one leaves it to the server. The
-//! faults:
+//! and increment a counter. Most of them change to another server after 2 s without an answer; the others wait for the
+//! end of the server's own attempts. Two watches follow all objects on each server: the client of one restarts it when it
+//! is silent for a second, that of the other one leaves it to the server. The faults:
 //!
 //! - A member is killed, and started again with its data.
 //! - The leader is paused, with open connections.
 //! - A server is killed, and started again.
 //! - The network is partitioned: a process is isolated, or the packets between some of them are lost, in both directions
-//!   or in one.
+//!   or in one. So a member can execute writes whose responses are lost.
 //! - The disk of a member is slow. strace delays each `fdatasync` and `fsync` of the process, the calls with which etcd
 //!   waits for its disk. This needs no device of its own, unlike the limits of cgroups and dm-delay, and no file system
 //!   in user space, and it delays nothing else, unlike pausing the process.
