@@ -74,7 +74,10 @@ impl Server {
     }
 
     async fn create(&self, service: &Service) -> Result<Service, String> {
-        self.client.create(service).await.map_err(|error| error.to_string())
+        self.client.create(service).await.map_err(|error| {
+            // The message of the server is in the source.
+            error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
+        })
     }
 
     /// Returns the IPAddresses of the services in the namespace `default`, with the name of each service.
