@@ -106,7 +106,7 @@ const ADVERTISED: &str = "192.0.2.9";
 
 /// The time after which kube-apiserver has removed a killed server from the endpoints: its lease of 15 s, and the
 /// interval of 10 s.
-const GONE: Duration = Duration::from_secs(60);
+const GONE: Duration = Duration::from_mins(1);
 
 /// Starts both servers, and compares the claims of their services. Then kills `windlass up`, and waits until
 /// kube-apiserver no longer lists it.

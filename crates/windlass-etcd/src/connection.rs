@@ -84,11 +84,10 @@ impl ConnectError {
     /// Reports whether another attempt may succeed without a change of the settings.
     pub(crate) fn is_temporary(&self) -> bool {
         match self {
-            Self::Tcp(_) | Self::Http(_) | Self::Timeout(_) | Self::NoLeader | Self::Learner => true,
             // Certificates that are not accepted are invalid data.
             Self::Handshake(error) => error.kind() != io::ErrorKind::InvalidData,
             Self::Call(CallError::Status(status)) => status.is_unavailable(),
-            Self::Call(_) => true,
+            Self::Tcp(_) | Self::Http(_) | Self::Timeout(_) | Self::NoLeader | Self::Learner | Self::Call(_) => true,
             Self::File { .. }
             | Self::NoAuthority
             | Self::HalfCertificate

@@ -191,11 +191,11 @@ impl Encryption {
         });
         // As kube-apiserver does, with a slash before it and none after it.
         let prefix = prefix.map(|prefix| prefix.trim_matches('/'));
-        let prefix = prefix.map(|prefix| if prefix.is_empty() { "/".into() } else { format!("/{prefix}/").into() });
+        let prefix = prefix.map(|prefix| if prefix.is_empty() { "/".to_owned() } else { format!("/{prefix}/") });
         Self {
             active: RwLock::new(Arc::new(active)),
             built_in: built_in.collect(),
-            prefix: prefix.filter(|prefix: &Box<str>| **prefix != *REGISTRY),
+            prefix: prefix.filter(|prefix| prefix != REGISTRY).map(String::into_boxed_str),
         }
     }
 

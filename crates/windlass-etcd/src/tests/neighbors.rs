@@ -1,9 +1,10 @@
 //! API servers that share an etcd: the claims of their services, and the endpoints of the service `kubernetes`.
 
-use std::{collections::BTreeSet, time::Instant};
+use std::collections::BTreeSet;
 
 use futures::future::join_all;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use windlass_server::{Server, ServerBuilder, Service, User};
 
 use super::{
@@ -28,7 +29,7 @@ async fn server(etcd: &Etcd, address: &str, options: impl FnOnce(ServerBuilder) 
     let storage = Arc::new(etcd::connect_to(&[etcd]).await) as Arc<dyn Storage>;
     let builder = Server::builder().storage(storage).advertise_address(address.parse().unwrap());
     let server = options(builder).build();
-    within(server.start()).await.unwrap();
+    within(Box::pin(server.start())).await.unwrap();
     server
 }
 

@@ -203,21 +203,17 @@ impl PublicKey {
     pub(super) fn web_key(&self) -> Value {
         let number = |digits: Option<&[u8]>| URL_SAFE_NO_PAD.encode(digits.unwrap_or_default());
         let (id, algorithm) = (&self.id, self.algorithm.name());
-        match &self.numbers {
-            Some((modulus, exponent)) => json!({
-                "use": "sig", "kty": "RSA", "kid": id, "alg": algorithm,
-                "n": number(Some(modulus)), "e": number(Some(exponent)),
-            }),
-            None => {
-                // A tag and two numbers of equal length.
-                let half = self.key.len() / 2;
-                let curve = if self.algorithm == Algorithm::Es256 { "P-256" } else { "P-384" };
-                json!({
-                    "use": "sig", "kty": "EC", "kid": id, "crv": curve, "alg": algorithm,
-                    "x": number(self.key.get(1..=half)), "y": number(self.key.get(half + 1..)),
-                })
-            }
+        if let Some((modulus, exponent)) = &self.numbers {
+            let (modulus, exponent) = (number(Some(modulus)), number(Some(exponent)));
+            return json!({"use": "sig", "kty": "RSA", "kid": id, "alg": algorithm, "n": modulus, "e": exponent});
         }
+        // A tag and two numbers of equal length.
+        let half = self.key.len() / 2;
+        let curve = if self.algorithm == Algorithm::Es256 { "P-256" } else { "P-384" };
+        json!({
+            "use": "sig", "kty": "EC", "kid": id, "crv": curve, "alg": algorithm,
+            "x": number(self.key.get(1..=half)), "y": number(self.key.get(half + 1..)),
+        })
     }
 }
 
