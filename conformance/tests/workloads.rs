@@ -8,6 +8,7 @@ use conformance::{
     workloads::{self, Scenario, WORKLOADS},
 };
 use futures::future::join_all;
+use k8s_openapi::api::core::v1::ServiceAccount;
 use windlass_client::{
     Client, Config,
     config::{Kubeconfig, Selection},
@@ -236,6 +237,13 @@ async fn own_controllers_match_the_recording_with_a_real_server() {
     controllers(|_| true).add_to(&mut manager);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let managing = tokio::spawn(manager.run(async { drop(stopped.await) }));
+    // One of the first objects that the controllers create.
+    let ready = async {
+        while client.get::<ServiceAccount>("default").within("default").await.is_err() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), ready).await.expect("the controllers start in time");
     let mut told = Vec::new();
     for file in files {
         told.extend(differing(&client, &file, &workloads::known_differences(&file)).await);

@@ -67,6 +67,7 @@ struct Process {
 
 const ETCD: &str = "etcd";
 const SERVER: &str = "kube-apiserver";
+const CONTROLLERS: &str = "kube-controller-manager";
 
 /// Flags for many parallel scenarios: high request limits, and short intervals of the autoscaler.
 const SIDE_BY_SIDE: &[&str] = &[
@@ -230,7 +231,9 @@ impl Upstream {
             "--bind-address=127.0.0.1".to_owned(),
             "--secure-port=0".to_owned(),
         ]);
-        self.spawn("kube-controller-manager", &flags)
+        self.spawn(CONTROLLERS, &flags)?;
+        // One of the first objects that it creates.
+        self.wait_for(kubeconfig, &["get", "serviceaccount", "default", "--namespace", "default"], CONTROLLERS)
     }
 
     fn start_etcd(&mut self) -> Result {
@@ -317,23 +320,24 @@ impl Upstream {
     }
 
     fn wait_until_ready(&mut self) -> Result {
+        self.wait_for(&self.kubeconfig(), &["get", "--raw", "/readyz"], SERVER)
+    }
+
+    /// Waits until kubectl succeeds with these arguments. The error has the last lines of a program's log.
+    fn wait_for(&mut self, kubeconfig: &Path, arguments: &[&str], program: &str) -> Result {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
-            let answer = Command::new(self.kubectl())
-                .args(["--kubeconfig", &self.kubeconfig().display().to_string(), "get", "--raw", "/readyz"])
-                .output()?;
+            let mut kubectl = Command::new(self.kubectl());
+            let answer = kubectl.arg("--kubeconfig").arg(kubeconfig).args(arguments).output()?;
             if answer.status.success() {
                 return Ok(());
             }
             let ended = self.processes.iter_mut().any(|process| matches!(process.child.try_wait(), Ok(Some(_))));
             if ended || Instant::now() > deadline {
-                let log = fs::read_to_string(self.file("kube-apiserver.log")).unwrap_or_default();
+                let log = fs::read_to_string(self.file(&format!("{program}.log"))).unwrap_or_default();
                 let last: Vec<_> = log.lines().rev().take(10).collect();
-                return Err(format!(
-                    "the real API server is not ready; its last lines, newest first:\n{}",
-                    last.join("\n")
-                )
-                .into());
+                let last = last.join("\n");
+                return Err(format!("{program} is not ready; its last lines, newest first:\n{last}").into());
             }
             thread::sleep(Duration::from_millis(100));
         }

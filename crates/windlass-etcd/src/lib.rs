@@ -28,6 +28,8 @@
 //! - While one member of the majority works, other members that are down or paused delay a request by less than a
 //!   second, if it is not being executed by one of them. Such a read is repeated after 3 seconds.
 //! - Keys, leases and compaction are those of kube-apiserver. Values are stored as they are passed.
+//!   `windlass_storage::CachedStorage` encodes them as kube-apiserver does, and keeps a copy of them in memory: `windlass up`
+//!   uses etcd through it.
 //!
 //! # Not guaranteed
 //!

@@ -14,6 +14,7 @@ const EVENT_BYTES: usize = 320;
 pub(super) struct Log {
     events: VecDeque<Arc<Delivery>>,     // in revision order, without progress
     progress: Revision,                  // `events` are complete up to this revision
+    reported: Revision,                  // the last progress that all watchers know
     bytes: usize,                        // the size of `events` without live bodies, see `history_bytes`
     oldest: Revision,                    // events up to it are inaccessible, but may exist until trimmed
     ages: VecDeque<(Instant, Revision)>, // the time and revision of the first event of each part, see `AGES`
@@ -46,13 +47,14 @@ impl Watcher {
 impl Log {
     pub(super) fn new(retention: Retention) -> Self {
         let (events, ages) = (VecDeque::new(), VecDeque::new());
-        let (progress, oldest) = (Revision(1), Revision(1));
-        Self { events, progress, bytes: 0, oldest, ages, retention, watchers: Vec::new() }
+        let start = Revision(1);
+        let (progress, reported, oldest) = (start, start, start);
+        Self { events, progress, reported, bytes: 0, oldest, ages, retention, watchers: Vec::new() }
     }
 
     /// Creates a log whose history begins after a revision.
     pub(super) fn after(retention: Retention, revision: Revision) -> Self {
-        Self { progress: revision, oldest: revision, ..Self::new(retention) }
+        Self { progress: revision, reported: revision, oldest: revision, ..Self::new(retention) }
     }
 
     /// Appends the next event. Returns the watchers to wake.
@@ -85,6 +87,9 @@ impl Log {
             Delivery::Progress(_) | Delivery::Unreadable { .. } => EVENT_BYTES,
         };
         self.progress = event.progress().max(self.progress);
+        if matches!(**event, Delivery::Progress(_)) {
+            self.reported = self.progress;
+        }
         self.watchers.retain(|watcher| {
             if !watcher.matches(event) {
                 return true;
@@ -99,6 +104,15 @@ impl Log {
             }
         });
         woken
+    }
+
+    /// Delivers the progress to watchers that do not know it, because the last events were not for them. Returns the
+    /// watchers to wake.
+    pub(super) fn report_progress(&mut self, backlogs: &mut Vec<Discarded<Arc<Delivery>>>) -> Vec<Arc<Watcher>> {
+        if self.reported >= self.progress {
+            return Vec::new();
+        }
+        self.put(&Arc::new(Delivery::Progress(self.progress)), backlogs)
     }
 
     /// Adds a watcher. Returns the events that it has missed.

@@ -113,14 +113,11 @@ impl Replica {
         }
     }
 
-    /// Reports the progress to all watches. Events of other keys do not.
+    /// Reports the progress to all watches that do not know it. Events of other keys do not. It costs little if there is no
+    /// progress, so that many waiting readers can request it.
     pub fn report_progress(&self) {
         let mut freed = super::Freed::default();
-        let woken = {
-            let mut log = self.store.log.lock();
-            let progress = Arc::new(Delivery::Progress(log.progress()));
-            log.put(&progress, &mut freed.backlogs)
-        };
+        let woken = self.store.log.lock().report_progress(&mut freed.backlogs);
         for watcher in woken {
             watcher.mailbox.wake();
         }
