@@ -142,13 +142,8 @@ impl Upstream {
     /// Starts kube-controller-manager for another server. The kubeconfig that it gets has no CA certificate, as that of the
     /// real server: the controller would publish it in each namespace.
     pub(crate) fn control(&mut self, kubeconfig: &Path) -> Result {
-        let text = fs::read_to_string(kubeconfig)?;
-        let lines = text.lines().map(|line| match line.split_once("certificate-authority-data:") {
-            Some((indent, _)) => format!("{indent}insecure-skip-tls-verify: true\n"),
-            None => format!("{line}\n"),
-        });
         let changed = self.directory.join("controllers.kubeconfig");
-        fs::write(&changed, lines.collect::<String>())?;
+        fs::write(&changed, without_authority(&fs::read_to_string(kubeconfig)?))?;
         self.start_controllers_of(&changed, SIDE_BY_SIDE)
     }
 
@@ -379,9 +374,34 @@ fn kubeconfig(port: u16) -> String {
     )
 }
 
+/// Returns a kubeconfig without CA certificates, whose clients accept any certificate.
+fn without_authority(kubeconfig: &str) -> String {
+    let mut changed = String::new();
+    let mut lines = kubeconfig.lines().peekable();
+    while let Some(line) = lines.next() {
+        let Some((indent, _)) = line.split_once("certificate-authority-data:") else {
+            changed.extend([line, "\n"]);
+            continue;
+        };
+        changed.extend([indent, "insecure-skip-tls-verify: true\n"]);
+        // The value can be on the next lines.
+        let is_value = |line: &&str| line.starts_with(indent) && line[indent.len()..].starts_with(' ');
+        while lines.next_if(is_value).is_some() {}
+    }
+    changed
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn authority_is_removed_from_a_kubeconfig() {
+        let text =
+            "clusters:\n- cluster:\n    certificate-authority-data: >-\n      LS0t\n    server: https://a\n  name: w\n";
+        let changed = "clusters:\n- cluster:\n    insecure-skip-tls-verify: true\n    server: https://a\n  name: w\n";
+        assert_eq!(without_authority(text), changed);
+    }
 
     #[test]
     fn free_ports_differ() {
