@@ -367,7 +367,7 @@ mod tests {
             console: None,
             authorizers: None,
             tokens: TokenKeys::default(),
-            place: Place::Memory,
+            place: Place::Memory { history: Duration::from_mins(5) },
             encryption: None,
             hint: "",
         })

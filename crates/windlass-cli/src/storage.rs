@@ -18,8 +18,8 @@ use crate::{
 /// The place of the objects.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
-    /// In memory. The cluster is lost when the process ends.
-    Memory,
+    /// In memory, with the history of this time. The cluster is lost when the process ends.
+    Memory { history: Duration },
     /// In a data directory of this process.
     Directory(Data),
     /// In etcd, which other servers may use, too.
@@ -76,7 +76,10 @@ impl Place {
             Ok::<_, Box<dyn Error>>(storage as Arc<dyn Storage>)
         };
         let (storage, secrets): (Arc<dyn Storage>, _) = match self {
-            Self::Memory => (encrypted(Arc::new(MemoryStorage::with_retention(HISTORY)), REGISTRY).await?, None),
+            Self::Memory { history } => {
+                let retention = Retention { age: history, ..HISTORY };
+                (encrypted(Arc::new(MemoryStorage::with_retention(retention)), REGISTRY).await?, None)
+            }
             Self::Directory(data) => {
                 let path = data.path.clone();
                 let storage = tokio::task::spawn_blocking(move || data.open()).await?.map_err(unsync)?;

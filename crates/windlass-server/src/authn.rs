@@ -153,7 +153,7 @@ impl Authenticator {
                 _ => Err(Status::unauthorized()),
             };
         };
-        match self.identify(host, &token, &[self.issuer.audience().to_owned()]).await {
+        match self.identify(host, &token, self.issuer.audiences()).await {
             Ok(identity) => Ok(identity.user),
             Err(TokenError::Unavailable(status)) => Err(status),
             Err(_) => Err(Status::unauthorized()),
@@ -173,7 +173,7 @@ impl Authenticator {
             .is_some_and(|token| constant_time_eq(token.as_bytes(), sent))
             .then(|| self.admin.clone());
         if let Some(user) = admin.or_else(|| self.tokens.user(sent)) {
-            let own = audiences.iter().filter(|audience| *audience == self.issuer.audience());
+            let own = audiences.iter().filter(|audience| self.issuer.audiences().contains(audience));
             let own: Vec<String> = own.cloned().collect();
             if own.is_empty() {
                 return Err(TokenError::Unknown);

@@ -132,7 +132,7 @@ async fn bootstrap(
         ensure(registry, "", "namespaces", None, json!({"metadata": {"name": name}})).await?;
     }
     service_range(registry, cidr).await?;
-    registry.keep_task(start_repair(allocator, registry).await?);
+    registry.keep_task(start_repair(allocator, registry).await);
     ensure_own_service(registry, cidr, endpoint.port).await?;
     authentication::ensure_tracking(registry, registry.clock()).await?;
     for (name, value, description) in SYSTEM_CLASSES {

@@ -330,6 +330,11 @@ impl Registry {
         Ok(value)
     }
 
+    /// Returns the stored state of one object, and whether it should be written again.
+    async fn stored_now(&self, key: &str) -> Result<Option<StoredValue>, Status> {
+        self.0.storage.get_stored(key).await.map_err(|error| storage_failure(&error))
+    }
+
     /// Returns a state of one object that was stored recently.
     async fn recently_stored(&self, key: &str) -> Result<Option<StoredValue>, Status> {
         self.0.storage.get_recent(key).await.map_err(|error| storage_failure(&error))

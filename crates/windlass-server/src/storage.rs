@@ -379,6 +379,12 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
         at: Option<Revision>,
     ) -> BoxFuture<'a, Result<(Revision, Option<StoredValue>), StorageError>>;
 
+    /// Returns the current value of `key`, whose [`is_stale`](StoredValue::is_stale) is current, too. A backend with a copy
+    /// of the values in memory does not know when the keys of encryption change.
+    fn get_stored<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<StoredValue>, StorageError>> {
+        Box::pin(async move { self.get(key, None).await.map(|(_, value)| value) })
+    }
+
     /// Returns a value that `key` has, or had a short time ago. It includes the commits of this storage that have
     /// returned. A backend that reads the current value from another process can return the one that it has in memory.
     fn get_recent<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<StoredValue>, StorageError>> {

@@ -3,7 +3,7 @@
 //! The copy follows the storage by one watch of all keys. A read of the current state asks the storage only for its
 //! revision, together with the other reads that arrive at that time, and waits until the copy has reached it. So it is
 //! linearizable, and neither transfers nor decodes values. Older revisions are read from the copy as far as its history
-//! goes, and otherwise from the storage. The same holds for watches.
+//! goes, and otherwise from the storage. The same holds for watches, of which the storage serves a limited number.
 //!
 //! Guaranteed: everything that [`Storage`] guarantees, if the storage below does.
 //!
@@ -15,8 +15,8 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::{FutureExt as _, future::BoxFuture};
-use tokio::{task::AbortHandle, time};
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
+use tokio::{sync::Semaphore, task::AbortHandle, time};
 use windlass_server::storage::{
     Change, CommitError, Committed, EventStream, Expect, Range, RangeQuery, Replica, Retention, Revision, Storage,
     StorageError, StoredValue,
@@ -38,6 +38,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const PROGRESS_FIRST: Duration = Duration::from_millis(2);
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
+/// The number of watches at a time that begin before the history of the copy. Further ones must list again.
+const OLDER_WATCHES: usize = 16;
+
 /// A storage whose values are encoded by `T`, with a copy of its values in memory.
 pub struct CachedStorage<T> {
     shared: Arc<Shared<T>>,
@@ -51,6 +54,8 @@ struct Shared<T> {
     replica: Replica,
     probe: Probe,
     writes: Writes,
+    /// The watches of history that only the storage has.
+    older: Arc<Semaphore>,
 }
 
 impl<T: Transform> CachedStorage<T> {
@@ -63,8 +68,8 @@ impl<T: Transform> CachedStorage<T> {
         let replica = Replica::new(retention, values, unreadable);
         let events = below.watch_changes("", replica.revision()).await?;
         let transform = Arc::new(transform);
-        let shared = Shared { below, transform, replica, probe: Probe::default(), writes: Writes::default() };
-        let shared = Arc::new(shared);
+        let (probe, writes, older) = (Probe::default(), Writes::default(), Arc::new(Semaphore::new(OLDER_WATCHES)));
+        let shared = Arc::new(Shared { below, transform, replica, probe, writes, older });
         let feed = tokio::spawn(feed::run(Arc::clone(&shared), events)).abort_handle();
         Ok(Self { shared, feed })
     }
@@ -235,6 +240,10 @@ impl<T: Transform> Storage for CachedStorage<T> {
         self.shared.get(key, at).boxed()
     }
 
+    fn get_stored<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<StoredValue>, StorageError>> {
+        async move { self.shared.get_below(key, None).await.map(|(_, value)| value) }.boxed()
+    }
+
     fn get_recent<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<StoredValue>, StorageError>> {
         self.shared.get_recent(key).boxed()
     }
@@ -263,8 +272,13 @@ impl<T: Transform> Storage for CachedStorage<T> {
             if let Ok(events) = self.shared.replica.watch(prefix, after) {
                 return Ok(events);
             }
+            // These watches share nothing, and each can have many events waiting.
+            let Ok(permit) = Arc::clone(&self.shared.older).try_acquire_owned() else {
+                return Err(StorageError::Compacted { oldest: self.shared.replica.oldest() });
+            };
             let events = self.shared.below.watch(prefix, after).await?;
-            Ok(transform::decoded(Arc::clone(&self.shared.transform), events))
+            let events = transform::decoded(Arc::clone(&self.shared.transform), events);
+            Ok(events.inspect(move |_| _ = &permit).boxed())
         }
         .boxed()
     }

@@ -99,7 +99,7 @@ impl StorageOptions {
         let Self { data_dir, history, .. } = self;
         if self.etcd.is_empty() {
             let directory = |path| Place::Directory(Data { path, history, import: self.from_etcd_snapshot });
-            return data_dir.map_or(Place::Memory, directory);
+            return data_dir.map_or(Place::Memory { history }, directory);
         }
         let mut options = EtcdOptions::new(self.etcd);
         options.prefix = self.etcd_prefix;

@@ -63,8 +63,8 @@ pub enum KeyError {
 /// Issues and verifies tokens.
 pub(crate) struct Issuer {
     name: Arc<str>,
-    /// Further issuers whose tokens are accepted.
-    others: Vec<Arc<str>>,
+    /// The names of all issuers whose tokens are accepted. They are also the audiences of this server.
+    audiences: Vec<String>,
     /// Generated with the first token, unless one was configured.
     key: OnceLock<SigningKey>,
     /// The public keys that verify tokens, in addition to that of `key`.
@@ -184,12 +184,18 @@ impl fmt::Debug for TokenIssuer {
 
 impl Issuer {
     pub(super) fn new(TokenIssuer { name, others, key, verifying }: TokenIssuer) -> Self {
-        Self { name, others, key: key.map_or_else(OnceLock::new, OnceLock::from), verifying }
+        let audiences = std::iter::once(&name).chain(&others).map(|name| name.to_string()).collect();
+        Self { name, audiences, key: key.map_or_else(OnceLock::new, OnceLock::from), verifying }
     }
 
     /// Returns the default audience of tokens: this server.
     pub(crate) fn audience(&self) -> &str {
         &self.name
+    }
+
+    /// Returns the audiences of this server: the names of all accepted issuers, as in kube-apiserver.
+    pub(crate) fn audiences(&self) -> &[String] {
+        &self.audiences
     }
 
     /// Issues a token.
@@ -234,7 +240,7 @@ impl Issuer {
         let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| TokenError::Unknown)?;
         let claims: Value = serde_json::from_slice(&payload).map_err(|_| TokenError::Unknown)?;
         let issuer = claims.text(&["iss"]);
-        if !self.issuers().any(|name| name == issuer) {
+        if !self.audiences.iter().any(|name| name == issuer) {
             return Err(TokenError::Unknown);
         }
         let signature = URL_SAFE_NO_PAD.decode(signature).unwrap_or_default();
@@ -305,10 +311,6 @@ impl Issuer {
     fn public_keys(&self) -> impl Iterator<Item = &PublicKey> {
         let own = &self.key().public;
         std::iter::once(own).chain(self.verifying.iter().filter(move |key| *key != own))
-    }
-
-    fn issuers(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(&self.name).chain(&self.others).map(|name| &**name)
     }
 }
 

@@ -114,7 +114,7 @@ impl Registry {
         for _ in 0..MAX_ATTEMPTS {
             let Some(current) = stored else {
                 if !is_current {
-                    (stored, is_current) = (self.stored(&key).await?, true);
+                    (stored, is_current) = (self.stored_now(&key).await?, true);
                     continue;
                 }
                 // `propose` decides whether a missing object is created.
@@ -126,7 +126,7 @@ impl Registry {
             };
             let attempt = self.attempt(target, scope, params, &current, &mut propose).await;
             if !is_current && matches!(attempt, Err(_) | Ok(Attempt::Unchanged(_))) {
-                (stored, is_current) = (self.stored(&key).await?, true);
+                (stored, is_current) = (self.stored_now(&key).await?, true);
                 if stored.as_ref().is_none_or(|stored| stored.modified != current.modified || stored.is_stale) {
                     continue;
                 }

@@ -31,7 +31,7 @@ pub(super) async fn create_token_review(mut review: Review<'_>) -> Result<Value,
     let requested = object.items(&["spec", "audiences"]).iter().filter_map(Value::as_str).map(str::to_owned);
     let mut audiences: Vec<String> = requested.collect();
     if audiences.is_empty() {
-        audiences.push(context.server.authenticator().issuer().audience().to_owned());
+        audiences.extend_from_slice(context.server.authenticator().issuer().audiences());
     }
     let found = context.server.authenticator().identify(context.server, token.as_bytes(), &audiences).await;
     let status = match found {

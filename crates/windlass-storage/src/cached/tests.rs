@@ -1,6 +1,5 @@
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use futures::StreamExt as _;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use windlass_server::storage::{MemoryStorage, next_event, suite::PATIENCE as TEST_PATIENCE};
@@ -37,13 +36,16 @@ struct Below {
     failure: Arc<Mutex<Option<StorageError>>>,
     probes: AtomicUsize,
     ranges: AtomicUsize,
+    /// Whether its values should be written again.
+    is_stale: AtomicBool,
 }
 
 impl Below {
     fn new() -> Arc<Self> {
         let (is_held, _) = watch::channel(false);
         let (probes, ranges) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Arc::new(Self { store: MemoryStorage::new(), is_held, failure: Arc::default(), probes, ranges })
+        let (store, failure, is_stale) = (MemoryStorage::new(), Arc::default(), AtomicBool::new(false));
+        Arc::new(Self { store, is_held, failure, probes, ranges, is_stale })
     }
 
     async fn put(&self, key: &str, body: &'static str) -> Revision {
@@ -68,7 +70,12 @@ impl Storage for Below {
         key: &'a str,
         at: Option<Revision>,
     ) -> BoxFuture<'a, Result<(Revision, Option<StoredValue>), StorageError>> {
-        self.store.get(key, at)
+        async move {
+            let (revision, value) = self.store.get(key, at).await?;
+            let is_stale = self.is_stale.load(Ordering::Relaxed);
+            Ok((revision, value.map(|value| StoredValue { is_stale, ..value })))
+        }
+        .boxed()
     }
 
     fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>> {
@@ -198,6 +205,35 @@ async fn recent_reads_include_own_writes() {
     below.is_held.send_replace(false);
     assert_eq!(get(&storage, "/b/1").await, "other");
     assert_eq!(storage.shared.writes.last_below(""), Revision(0), "the writes are forgotten with their events");
+}
+
+#[tokio::test]
+async fn staleness_is_that_of_the_storage() {
+    let below = Below::new();
+    let storage = start(&below).await;
+    create(&storage, "/a", "one").await;
+    assert!(!storage.get_stored("/a").await.unwrap().unwrap().is_stale);
+    // As after a change of the encryption key.
+    below.is_stale.store(true, Ordering::Relaxed);
+    assert!(storage.get_stored("/a").await.unwrap().unwrap().is_stale);
+}
+
+#[tokio::test]
+async fn watches_of_older_history_are_limited() {
+    let below = Below::new();
+    let first = below.put("/a", "ONE").await;
+    below.put("/a", "TWO").await;
+    // Its copy begins with the second version.
+    let storage = start(&below).await;
+    let mut watches = Vec::new();
+    for _ in 0..OLDER_WATCHES {
+        watches.push(storage.watch("/a", first).await.unwrap());
+    }
+    let error = storage.watch("/a", first).await.err().unwrap();
+    assert!(matches!(error, StorageError::Compacted { .. }), "{error}");
+    assert_eq!(text(next(&mut watches[0]).await.unwrap().current), "two");
+    watches.pop();
+    drop(storage.watch("/a", first).await.unwrap());
 }
 
 #[tokio::test]

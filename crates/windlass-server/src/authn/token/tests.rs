@@ -50,6 +50,8 @@ fn tokens_of_earlier_keys_and_names_are_accepted() {
     let public = include_str!("../keys/testdata/rsa-pkcs1.pub");
     let current = with(TokenIssuer::named("https://new").accepting("https://old").verifying_with(public).unwrap());
     assert!(current.verify(token.as_bytes(), &audience).is_ok());
+    let default = earlier.issue(&grant(earlier.audiences()), now).unwrap();
+    assert!(current.verify(default.as_bytes(), current.audiences()).is_ok(), "the default audience is the issuer");
     let own = current.issue(&grant(&audience), now).unwrap();
     assert!(current.verify(own.as_bytes(), &audience).is_ok());
     assert_eq!(current.configuration("x")["id_token_signing_alg_values_supported"], json!(["ES256", "RS256"]));

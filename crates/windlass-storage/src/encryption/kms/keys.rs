@@ -24,6 +24,10 @@ use super::{
 const MOST: usize = 1000;
 const LIFETIME: Duration = Duration::from_hours(24);
 
+/// The time for which a failure is returned without another call. Otherwise each of many values with one key would wait
+/// for the timeout of a plugin that hangs.
+const FAILED: Duration = Duration::from_secs(1);
+
 /// A hash of all that determines a key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct CacheKey([u8; 32]);
@@ -57,11 +61,12 @@ pub(super) struct DataKeys(Arc<State>);
 struct State {
     known: Cache<CacheKey, (Arc<DataKey>, Instant)>,
     calls: Mutex<HashMap<CacheKey, Call>>,
+    failures: Cache<CacheKey, (KmsError, Instant)>,
 }
 
 impl Default for DataKeys {
     fn default() -> Self {
-        Self(Arc::new(State { known: Cache::new(MOST), calls: Mutex::default() }))
+        Self(Arc::new(State { known: Cache::new(MOST), calls: Mutex::default(), failures: Cache::new(MOST) }))
     }
 }
 
@@ -95,6 +100,11 @@ impl DataKeys {
         if let Some(found) = self.get(&key) {
             return futures::future::ready(Ok(found)).boxed().shared();
         }
+        if let Some((error, until)) = self.0.failures.get(&key)
+            && Instant::now() < until
+        {
+            return futures::future::ready(Err(error)).boxed().shared();
+        }
         let (sender, receiver) = oneshot::channel();
         let stopped = KmsError::Decrypt { name: Arc::clone(name), reason: "the runtime has stopped".to_owned() };
         let call = receiver.map(|answer| answer.unwrap_or(Err(stopped))).boxed().shared();
@@ -104,8 +114,9 @@ impl DataKeys {
         tokio::spawn(async move {
             let answer = call_plugin(&*service, object).await.map(Arc::new);
             let answer = answer.map_err(|reason| KmsError::Decrypt { name, reason });
-            if let Ok(found) = &answer {
-                keys.insert(key, Arc::clone(found));
+            match &answer {
+                Ok(found) => keys.insert(key, Arc::clone(found)),
+                Err(error) => keys.0.failures.insert(key, (error.clone(), Instant::now() + FAILED)),
             }
             keys.0.calls.lock().remove(&key);
             // No receiver is left if all callers were dropped.

@@ -39,7 +39,7 @@ const LEAKED_AFTER: Duration = Duration::from_mins(1);
 /// The age up to which a service may not have the address yet that it has claimed.
 const SETTLED_AFTER: Duration = Duration::from_secs(5);
 
-/// The number of passes that leave a port without a service alone: another server may be storing the service.
+/// The number of passes that leave a port without a service alone: the service may be about to be stored.
 const SPARED: u32 = 2;
 
 /// The number of attempts of a pass, if other servers change the ports at the same time.
@@ -67,7 +67,7 @@ enum Verdict {
 }
 
 /// Runs the first pass, and later ones until the returned tasks are dropped.
-pub(crate) async fn start(allocator: &Arc<AddressAllocator>, registry: &Registry) -> Result<JoinSet<()>, Status> {
+pub(crate) async fn start(allocator: &Arc<AddressAllocator>, registry: &Registry) -> JoinSet<()> {
     let mut repair = Repair {
         allocator: Arc::clone(allocator),
         registry: registry.downgrade(),
@@ -76,19 +76,17 @@ pub(crate) async fn start(allocator: &Arc<AddressAllocator>, registry: &Registry
     };
     // Without other servers, no service is being stored now.
     let grace = if repair.is_shared { LEAKED_AFTER } else { Duration::ZERO };
-    let mut next = repair.pass(registry, grace).await?;
+    // A failure must not keep the server from starting: it may be needed to remove the cause.
+    let mut next = repair.checked_pass(registry, grace).await;
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         loop {
             repair.wait(next).await;
             let Some(registry) = repair.registry.upgrade() else { return };
-            next = repair.pass(&registry, LEAKED_AFTER).await.unwrap_or_else(|error| {
-                tracing::warn!(%error, "the claims of services cannot be checked");
-                Some(INTERVAL)
-            });
+            next = repair.checked_pass(&registry, LEAKED_AFTER).await;
         }
     });
-    Ok(tasks)
+    tasks
 }
 
 impl Repair {
@@ -104,30 +102,40 @@ impl Repair {
         }
     }
 
+    /// Runs a pass. If it fails, the next one follows later.
+    async fn checked_pass(&mut self, registry: &Registry, grace: Duration) -> Option<Duration> {
+        self.pass(registry, grace).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the claims of services cannot be checked");
+            Some(INTERVAL)
+        })
+    }
+
     /// Repairs everything. `grace` is the age from which a claim without a service has leaked. Returns the time after which
     /// something should be checked again.
     async fn pass(&mut self, registry: &Registry, grace: Duration) -> Result<Option<Duration>, Status> {
         for _ in 0..ATTEMPTS {
-            if self.repair_ports(registry).await? {
+            if let Some(leaks) = self.repair_ports(registry, !grace.is_zero()).await? {
+                self.leaks = leaks;
                 break;
             }
         }
-        self.repair_addresses(registry, grace).await
+        let next = self.repair_addresses(registry, grace).await?;
+        Ok(next.or_else(|| (!self.leaks.is_empty()).then_some(INTERVAL)))
     }
 
-    /// Returns `false` if another server has changed the ports in the meantime.
-    async fn repair_ports(&mut self, registry: &Registry) -> Result<bool, Status> {
+    /// Returns the ports without a service that are still claimed. Returns `None` if the ports were changed in the
+    /// meantime.
+    async fn repair_ports(&self, registry: &Registry, spares: bool) -> Result<Option<BTreeMap<i64, u32>>, Status> {
         let storage = &**registry.storage();
         // The ports are read first: the services of later claims are spared.
         let (revision, ports) = NodePorts::read(storage).await?;
         let services = services(registry).await?;
-        let (rebuilt, leaks) = rebuild(&ports, services.values(), &self.leaks, self.is_shared);
-        self.leaks = leaks;
+        let (rebuilt, leaks) = rebuild(&ports, services.values(), &self.leaks, spares);
         // kube-apiserver cannot claim ports before the value exists.
         if rebuilt == ports && (revision.is_some() || !self.is_shared) {
-            return Ok(true);
+            return Ok(Some(leaks));
         }
-        self.allocator.ports.replace(storage, revision, rebuilt).await
+        Ok(self.allocator.ports.replace(storage, revision, rebuilt).await?.then_some(leaks))
     }
 
     async fn repair_addresses(&self, registry: &Registry, grace: Duration) -> Result<Option<Duration>, Status> {
@@ -137,12 +145,16 @@ impl Repair {
         let found: BTreeMap<IpAddr, Value> =
             found.into_iter().filter_map(|address| Some((ip_of(&address)?, address))).collect();
         let services = services(registry).await?;
+        let mut next = None;
         for service in services.values() {
             for ip in cluster_ips(service) {
-                self.repair_service(registry, service, ip, found.get(&ip), &services).await?;
+                if let Err(error) = self.repair_service(registry, service, ip, found.get(&ip), &services).await {
+                    let Owner { namespace, name } = Owner::of(service);
+                    tracing::warn!(%error, %ip, namespace, name, "the claim of a service cannot be repaired");
+                    next = Some(INTERVAL);
+                }
             }
         }
-        let mut next = None;
         for (ip, address) in &found {
             match verdict(*ip, address, &services, registry.clock().now(), grace) {
                 Verdict::Keep => {}
@@ -150,7 +162,10 @@ impl Repair {
                 Verdict::Delete(reason, note) => {
                     report(registry, "IPAddress", address, [reason, "IPAddressAllocation"], &note).await;
                     let target = Target::object(&resource, None, &ip.to_string());
-                    delete(registry, &target, address.text(&["metadata", "uid"])).await?;
+                    if let Err(error) = delete(registry, &target, address.text(&["metadata", "uid"])).await {
+                        tracing::warn!(%error, %ip, "a claim without a service cannot be released");
+                        next = Some(INTERVAL);
+                    }
                 }
             }
         }
@@ -181,7 +196,7 @@ impl Repair {
             return Ok(());
         }
         let Some(address) = address else {
-            match create(registry, owner.claim(ip), WebhookCalls::Configured).await {
+            match create(registry, owner.claim(ip), WebhookCalls::Never).await {
                 // It was claimed after the addresses were read.
                 Err(status) if status.is_already_exists() => return Ok(()),
                 result => result?,
@@ -217,19 +232,20 @@ impl Repair {
         let Some(resource) = addresses::addresses(registry) else { return Ok(()) };
         let target = Target::object(&resource, None, &ip.to_string());
         delete(registry, &target, address.text(&["metadata", "uid"])).await?;
-        match create(registry, owner.claim(ip), WebhookCalls::Configured).await {
+        match create(registry, owner.claim(ip), WebhookCalls::Never).await {
             Err(status) if !status.is_already_exists() => Err(status),
             _ => Ok(()),
         }
     }
 }
 
-/// Returns the ports that should be in use, and those of them without a service.
+/// Returns the ports that should be in use, and those of them without a service. `spares` is `false` if no service can be
+/// about to be stored.
 fn rebuild<'s>(
     ports: &PortSet,
     services: impl Iterator<Item = &'s Value>,
     spared: &BTreeMap<i64, u32>,
-    is_shared: bool,
+    spares: bool,
 ) -> (PortSet, BTreeMap<i64, u32>) {
     let mut rebuilt = PortSet::new(ports.range());
     let mut without_service = ports.clone();
@@ -250,7 +266,7 @@ fn rebuild<'s>(
     let mut leaks = BTreeMap::new();
     for port in without_service.iter() {
         let left = spared.get(&port).copied().unwrap_or(SPARED);
-        if !is_shared || left == 0 {
+        if !spares || left == 0 {
             tracing::warn!(port, "a node port has no service; releasing it");
         } else if rebuilt.take(port).is_ok() {
             leaks.insert(port, left - 1);
@@ -361,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_without_service_are_spared_twice_while_storage_is_shared() {
+    fn ports_without_service_are_spared_twice() {
         let mut ports = PortSet::new(30_000..=30_099);
         for port in [30_001, 30_002] {
             ports.take(port).unwrap();
@@ -375,7 +391,7 @@ mod tests {
         }
         ports.take(30_004).unwrap();
         let (rebuilt, _) = rebuild(&ports, services.iter(), &BTreeMap::new(), false);
-        assert_eq!(rebuilt.iter().collect::<Vec<_>>(), [30_001, 30_003], "no other server claims ports");
+        assert_eq!(rebuilt.iter().collect::<Vec<_>>(), [30_001, 30_003], "no service is being stored");
     }
 
     #[test]
