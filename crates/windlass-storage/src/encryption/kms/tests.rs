@@ -250,7 +250,7 @@ async fn concurrent_reads_share_one_call_that_outlives_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_call_fails_all_reads_and_is_repeated_by_the_next_one() {
+async fn failed_call_fails_all_reads_of_a_second_and_is_then_repeated() {
     let plugin = Plugin::new();
     let kms = kms(&plugin);
     kms.check().await.unwrap();
@@ -262,6 +262,9 @@ async fn failed_call_fails_all_reads_and_is_repeated_by_the_next_one() {
     assert_eq!(second.unwrap_err().to_string(), expected);
     assert_eq!(plugin.count("Decrypt"), 1);
     plugin.set(|answers| answers.failing = None);
+    assert_eq!(opened(&kms, &value).await.unwrap_err().to_string(), expected);
+    assert_eq!(plugin.count("Decrypt"), 1, "a plugin that hangs delays the first of many reads only");
+    pass(1).await;
     assert_eq!(opened(&kms, &value).await.unwrap(), ("one".into(), false));
     assert_eq!(plugin.count("Decrypt"), 2);
 }
