@@ -68,7 +68,8 @@ impl<T: Transform> CachedStorage<T> {
         let replica = Replica::new(retention, values, unreadable);
         let events = below.watch_changes("", replica.revision()).await?;
         let transform = Arc::new(transform);
-        let (probe, writes, older) = (Probe::default(), Writes::default(), Arc::new(Semaphore::new(OLDER_WATCHES)));
+        let probe = Probe::new(Arc::clone(&below));
+        let (writes, older) = (Writes::default(), Arc::new(Semaphore::new(OLDER_WATCHES)));
         let shared = Arc::new(Shared { below, transform, replica, probe, writes, older });
         let feed = tokio::spawn(feed::run(Arc::clone(&shared), events)).abort_handle();
         Ok(Self { shared, feed })
@@ -93,7 +94,7 @@ impl<T: Transform> fmt::Debug for CachedStorage<T> {
 impl<T: Transform> Shared<T> {
     /// Waits until the copy includes every commit that has returned before. Returns `false` if it takes too long.
     async fn catch_up(&self) -> Result<bool, StorageError> {
-        let revision = self.probe.revision(&*self.below).await?;
+        let revision = self.probe.revision().await?;
         Ok(self.reach(revision).await)
     }
 
@@ -225,7 +226,7 @@ impl<T: Transform> Shared<T> {
 
 impl<T: Transform> Storage for CachedStorage<T> {
     fn revision(&self) -> BoxFuture<'_, Result<Revision, StorageError>> {
-        self.shared.probe.revision(&*self.shared.below).boxed()
+        self.shared.probe.revision().boxed()
     }
 
     fn check(&self) -> BoxFuture<'_, Result<(), StorageError>> {

@@ -1,47 +1,103 @@
 //! Reads of the current revision, one for all readers that arrive while another is in progress.
+//!
+//! A task makes the reads, not the readers: a reader that is not polled for some time, because its request waits for
+//! something else, must not delay the others.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
 
-use tokio::sync::Mutex;
+use parking_lot::Mutex;
+use tokio::sync::watch;
 use windlass_server::storage::{Revision, Storage, StorageError};
 
 /// Reads the current revision of a storage.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Probe {
-    /// The number of reads that have begun.
-    begun: AtomicU64,
-    /// The last read that has ended. Locked during a read.
-    last: Mutex<Read>,
+    storage: Arc<dyn Storage>,
+    state: Arc<State>,
 }
 
 #[derive(Debug)]
+struct State {
+    progress: Mutex<Progress>,
+    /// The last read that has ended.
+    last: watch::Sender<Read>,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    /// The number of reads that have begun.
+    begun: u64,
+    /// The number of the read that the last reader waits for.
+    wanted: u64,
+    is_running: bool,
+}
+
+#[derive(Clone, Debug)]
 struct Read {
     number: u64,
     result: Result<Revision, Arc<StorageError>>,
 }
 
-impl Default for Read {
-    fn default() -> Self {
-        Self { number: 0, result: Ok(Revision(0)) }
+impl Probe {
+    pub(super) fn new(storage: Arc<dyn Storage>) -> Self {
+        let (last, _) = watch::channel(Read { number: 0, result: Ok(Revision(0)) });
+        Self { storage, state: Arc::new(State { progress: Mutex::default(), last }) }
+    }
+
+    /// Returns a revision that was current during this call.
+    pub(super) async fn revision(&self) -> Result<Revision, StorageError> {
+        let mut last = self.state.last.subscribe();
+        let wanted = {
+            let mut progress = self.state.progress.lock();
+            // One that has begun before this call may return an earlier revision.
+            progress.wanted = progress.begun + 1;
+            if !progress.is_running {
+                progress.is_running = true;
+                tokio::spawn(read(
+                    Arc::clone(&self.storage),
+                    Running { state: Arc::clone(&self.state), has_finished: false },
+                ));
+            }
+            progress.wanted
+        };
+        // The sender is in `self`.
+        match last.wait_for(|last| last.number >= wanted).await {
+            Ok(read) => read.result.clone().map_err(shared),
+            Err(_) => Err(StorageError::Unavailable("the storage was dropped".into())),
+        }
     }
 }
 
-impl Probe {
-    /// Returns a revision that was current during this call.
-    pub(super) async fn revision(&self, storage: &dyn Storage) -> Result<Revision, StorageError> {
-        let arrived = self.begun.load(Ordering::Acquire);
-        let mut last = self.last.lock().await;
-        // A read with a higher number has begun after this call.
-        if last.number <= arrived {
-            let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
-            // If this call is dropped here, no read gets the number, and the next call reads again.
-            let result = storage.revision().await.map_err(Arc::new);
-            *last = Read { number, result };
+/// The state of the task. If its runtime ends, the next reader starts another one.
+struct Running {
+    state: Arc<State>,
+    has_finished: bool,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // After its end, another task may be running already.
+        if !self.has_finished {
+            self.state.progress.lock().is_running = false;
         }
-        last.result.clone().map_err(shared)
+    }
+}
+
+/// Reads the revision until no reader waits for another read.
+async fn read(storage: Arc<dyn Storage>, mut running: Running) {
+    loop {
+        let number = {
+            let mut progress = running.state.progress.lock();
+            if progress.wanted <= progress.begun {
+                progress.is_running = false;
+                running.has_finished = true;
+                return;
+            }
+            progress.begun += 1;
+            progress.begun
+        };
+        let result = storage.revision().await.map_err(Arc::new);
+        running.state.last.send_replace(Read { number, result });
     }
 }
 
