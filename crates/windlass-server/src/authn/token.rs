@@ -184,7 +184,7 @@ impl fmt::Debug for TokenIssuer {
 
 impl Issuer {
     pub(super) fn new(TokenIssuer { name, others, key, verifying }: TokenIssuer) -> Self {
-        let audiences = std::iter::once(&name).chain(&others).map(|name| name.to_string()).collect();
+        let audiences = std::iter::once(&name).chain(&others).map(ToString::to_string).collect();
         Self { name, audiences, key: key.map_or_else(OnceLock::new, OnceLock::from), verifying }
     }
 
