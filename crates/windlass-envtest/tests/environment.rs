@@ -88,7 +88,9 @@ async fn controller_waits_for_a_kind_that_is_installed_later() {
     assert!(env.client().create(&website("blog")).await.unwrap_err().is_not_found(), "the kind is unknown");
     env.install::<Website>().await;
     env.client().create(&website("blog")).await.unwrap();
-    env.eventually::<Website>("blog", |site| site.status.ready).await;
+    // After a minute without the kind, the cache waits for up to half a minute, plus a random part, before it tries again.
+    let expect = env.expect().patience(Duration::from_mins(5));
+    expect.object::<Website>("blog", |site| site.status.ready).await;
     env.stop().await.unwrap();
 }
 
