@@ -38,8 +38,9 @@ pub(crate) enum Part {
     /// and builds after a change
     BenchBuild(builds::Options),
     /// The storage backend with real etcd processes, some of which are killed or paused; the conformance suite with it;
-    /// kube-apiserver and `windlass up` on one etcd, with a comparison of their events; and, with `--only faults` and as
-    /// root, three servers on three members with faults (needs Go)
+    /// kube-apiserver and `windlass up` on one etcd, with a comparison of their claims and events; the controllers of one
+    /// with the server of the other; and, with `--only faults` and as root, three servers on three members with faults
+    /// (needs Go)
     Etcd(etcd::Options),
     /// Random requests to the embedded server and to kube-apiserver, with a comparison of the responses (needs Go)
     Differential {

@@ -48,7 +48,7 @@ const REQUEST_INTERVAL: Duration = Duration::from_millis(10);
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LAST: Duration = Duration::from_secs(1);
 
-/// Whether the events of a watch have the previous values.
+/// The previous values in the events of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Previous {
     Included,

@@ -36,7 +36,7 @@ struct Below {
     failure: Arc<Mutex<Option<StorageError>>>,
     probes: AtomicUsize,
     ranges: AtomicUsize,
-    /// Whether its values should be written again.
+    /// `true` if its values should be written again.
     is_stale: AtomicBool,
 }
 
