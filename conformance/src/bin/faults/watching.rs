@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The time until etcd reports a compaction that a server has reported.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The events that a watch has received, in this order.
+/// An item that a watch has received.
 #[derive(Clone, Debug)]
 pub(crate) enum Received {
     Event {

@@ -68,7 +68,7 @@ impl Probe {
     }
 }
 
-/// The state of the task. If its runtime ends, the next reader starts another one.
+/// The state of the task. If its runtime ends, its readers get an error, and the next one starts another task.
 struct Running {
     state: Arc<State>,
     has_finished: bool,
@@ -78,7 +78,14 @@ impl Drop for Running {
     fn drop(&mut self) {
         // After its end, another task may be running already.
         if !self.has_finished {
-            self.state.progress.lock().is_running = false;
+            let number = {
+                let mut progress = self.state.progress.lock();
+                progress.is_running = false;
+                progress.begun = progress.wanted;
+                progress.begun
+            };
+            let ended = StorageError::Unavailable("the runtime of the read has ended".into());
+            self.state.last.send_replace(Read { number, result: Err(Arc::new(ended)) });
         }
     }
 }

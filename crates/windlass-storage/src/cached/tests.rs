@@ -248,6 +248,21 @@ async fn reader_that_is_not_polled_delays_no_other() {
     assert_eq!(paused.await, "one");
 }
 
+#[test]
+fn readers_of_a_runtime_that_ends_get_an_error() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (first, second) = (runtime(), runtime());
+    let probe = Probe::new(Below::new());
+    let mut reading = Box::pin(probe.revision());
+    assert!(first.block_on(async { futures::poll!(&mut reading) }).is_pending());
+    let mut waiting = Box::pin(probe.revision());
+    assert!(second.block_on(async { futures::poll!(&mut waiting) }).is_pending());
+    drop(first);
+    let ended = second.block_on(async { time::timeout(TEST_PATIENCE, waiting).await });
+    assert!(matches!(ended.expect("an answer in time"), Err(StorageError::Unavailable(_))));
+    assert_eq!(second.block_on(probe.revision()).unwrap(), Revision(1));
+}
+
 #[tokio::test]
 async fn concurrent_readers_share_a_probe() {
     let below = Below::new();
