@@ -406,6 +406,14 @@ impl Strategy for BuiltIn {
         }
     }
 
+    fn follow_all(&self, objects: &[Value]) {
+        match &self.claims {
+            Some((ClaimPart::Claim, allocator)) => allocator.record_all_addresses(objects),
+            Some((ClaimPart::Range, allocator)) => allocator.record_all_ranges(objects),
+            Some((ClaimPart::Owner, _)) | None => {}
+        }
+    }
+
     fn deleted<'a>(&'a self, object: &'a Value) -> Option<BoxFuture<'a, ()>> {
         match &self.claims {
             Some((ClaimPart::Owner, allocator)) => return Some(Box::pin(release_all(allocator, object))),

@@ -61,9 +61,8 @@ impl Followed {
     /// Reads all objects after their history was compacted.
     async fn again(&self, storage: &dyn Storage, after: &mut Revision) -> Result<(), StorageError> {
         let range = storage.range(RangeQuery::prefix(self.prefix.clone())).await?;
-        for value in &range.values {
-            self.strategy.follow(None, object(Some(value)).as_ref());
-        }
+        let objects: Vec<_> = range.values.iter().filter_map(|value| object(Some(value))).collect();
+        self.strategy.follow_all(&objects);
         *after = range.revision;
         Ok(())
     }
@@ -86,9 +85,19 @@ mod tests {
         storage::{Change, Expect, MemoryStorage, suite::PATIENCE},
     };
 
-    /// Records the names of the objects that it follows.
+    /// Records the labels of the objects that it follows.
     #[derive(Debug, Default)]
-    struct Recorder(Mutex<Vec<(Option<String>, Option<String>)>>);
+    struct Recorder(Mutex<Vec<Received>>);
+
+    #[derive(Debug, PartialEq, Eq)]
+    enum Received {
+        Change(Option<String>, Option<String>),
+        All(Vec<String>),
+    }
+
+    fn label(object: &Value) -> String {
+        object["metadata"]["labels"]["a"].as_str().unwrap_or_default().to_owned()
+    }
 
     impl Strategy for Recorder {
         fn rules(&self) -> &Rules {
@@ -96,8 +105,11 @@ mod tests {
         }
 
         fn follow(&self, previous: Option<&Value>, current: Option<&Value>) {
-            let label = |object: &Value| object["metadata"]["labels"]["a"].as_str().unwrap_or_default().to_owned();
-            self.0.lock().push((previous.map(label), current.map(label)));
+            self.0.lock().push(Received::Change(previous.map(label), current.map(label)));
+        }
+
+        fn follow_all(&self, objects: &[Value]) {
+            self.0.lock().push(Received::All(objects.iter().map(label).collect()));
         }
     }
 
@@ -123,13 +135,16 @@ mod tests {
                 time::sleep(PAUSE).await;
             }
         };
-        time::timeout(PATIENCE, seen(2)).await.unwrap();
+        time::timeout(PATIENCE, seen(1)).await.unwrap();
         let changed = storage.commit("/a/1", Expect::Unchanged(first), put("changed")).await.unwrap().revision;
         storage.commit("/a/1", Expect::Unchanged(changed), Change::Delete).await.unwrap();
-        time::timeout(PATIENCE, seen(4)).await.unwrap();
+        time::timeout(PATIENCE, seen(3)).await.unwrap();
         let text = |label: &str| Some(label.to_owned());
-        let expected =
-            [(None, text("one")), (None, text("two")), (text("one"), text("changed")), (text("changed"), None)];
+        let expected = [
+            Received::All(vec!["one".to_owned(), "two".to_owned()]),
+            Received::Change(text("one"), text("changed")),
+            Received::Change(text("changed"), None),
+        ];
         assert_eq!(*recorder.0.lock(), expected);
     }
 }

@@ -113,6 +113,10 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
     /// Follows a change of a stored object by any server, for kinds with [`Rules::restores`]. Runs only with a storage that
     /// other servers may use.
     fn follow(&self, _previous: Option<&Value>, _current: Option<&Value>) {}
+
+    /// Receives all stored objects instead of the changes that [`Self::follow`] has missed. Objects that are not among them
+    /// were deleted.
+    fn follow_all(&self, _objects: &[Value]) {}
 }
 
 /// The user and the time of a write.

@@ -34,6 +34,9 @@ pub(super) const MANAGER: &str = "ipallocator.k8s.io";
 /// The default range.
 const DEFAULT: &str = "kubernetes";
 
+/// The number of attempts to read the ranges while they do not change.
+const REFRESHES: usize = 3;
+
 /// Claims the addresses and ports of services.
 pub(crate) struct AddressAllocator {
     pub(super) entropy: Entropy,
@@ -49,10 +52,14 @@ pub(crate) struct AddressAllocator {
 /// The ServiceCIDRs and the IPAddresses that this server has seen. Those of other servers come later.
 #[derive(Debug, Default)]
 struct Known {
-    /// The IPv4 ranges of the ServiceCIDRs that are ready.
-    ranges: BTreeMap<String, Vec<AddressRange>>,
+    ranges: Ranges,
+    /// The number of changes of `ranges`.
+    range_changes: u64,
     addresses: BTreeSet<IpAddr>,
 }
+
+/// The IPv4 ranges of the ServiceCIDRs that are ready, by name.
+type Ranges = BTreeMap<String, Vec<AddressRange>>;
 
 /// The service that claims an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,18 +158,23 @@ impl AddressAllocator {
 
     /// Records an existing or changed ServiceCIDR.
     pub(in crate::kinds) fn record_range(&self, range: &Value) {
-        let name = range.text(&["metadata", "name"]).to_owned();
         let mut known = self.known.lock();
-        if is_ready(range) {
-            let texts = range.items(&["spec", "cidrs"]).iter().filter_map(Value::as_str);
-            known.ranges.insert(name, texts.filter_map(AddressRange::parse).collect());
-        } else {
-            known.ranges.remove(&name);
+        known.range_changes += 1;
+        match ready_range(range) {
+            Some((name, parts)) => drop(known.ranges.insert(name, parts)),
+            None => drop(known.ranges.remove(name_of(range))),
         }
     }
 
     pub(in crate::kinds) fn forget_range(&self, range: &Value) {
-        self.known.lock().ranges.remove(range.text(&["metadata", "name"]));
+        let mut known = self.known.lock();
+        known.range_changes += 1;
+        known.ranges.remove(name_of(range));
+    }
+
+    /// Records that these are all ServiceCIDRs.
+    pub(in crate::kinds) fn record_all_ranges(&self, ranges: &[Value]) {
+        self.known.lock().replace_ranges(ranges.iter().filter_map(ready_range).collect());
     }
 
     /// Records an existing IPAddress.
@@ -170,6 +182,14 @@ impl AddressAllocator {
         if let Some(ip) = ip_of(address) {
             self.known.lock().addresses.insert(ip);
         }
+    }
+
+    /// Records that these are all IPAddresses.
+    pub(in crate::kinds) fn record_all_addresses(&self, addresses: &[Value]) {
+        let mut all = addresses.iter().filter_map(ip_of).collect();
+        std::mem::swap(&mut self.known.lock().addresses, &mut all);
+        // A client may have deleted one.
+        self.changed.notify_one();
     }
 
     /// Forgets an IPAddress that has been deleted, by another server, too.
@@ -283,18 +303,44 @@ impl AddressAllocator {
     /// Reads all ranges and addresses.
     async fn refresh(&self, registry: &Registry) -> Result<(), Status> {
         let resources = registry.resources();
-        let (mut ranges, mut addresses) = (Vec::new(), Vec::new());
-        for (plural, objects) in [("servicecidrs", &mut ranges), ("ipaddresses", &mut addresses)] {
-            if let Some(resource) = resources.get(GROUP, "v1", plural) {
-                *objects = stored(&**registry.storage(), resource).await?;
+        let read = |plural| -> BoxFuture<'_, _> {
+            let resource = resources.get(GROUP, "v1", plural).cloned();
+            Box::pin(async move {
+                match resource {
+                    Some(resource) => stored(&**registry.storage(), &resource).await,
+                    None => Ok(Vec::new()),
+                }
+            })
+        };
+        self.refresh_from(read).await
+    }
+
+    /// Replaces what is known by the objects that a function reads. Meanwhile, it stays known.
+    async fn refresh_from<'r>(
+        &self,
+        mut read: impl FnMut(&'static str) -> BoxFuture<'r, Result<Vec<Value>, Status>>,
+    ) -> Result<(), Status> {
+        for _ in 0..REFRESHES {
+            let changes = self.known.lock().range_changes;
+            let ranges = read("servicecidrs").await?.iter().filter_map(ready_range).collect();
+            let mut addresses = read("ipaddresses").await?.iter().filter_map(ip_of).collect();
+            let mut known = self.known.lock();
+            std::mem::swap(&mut known.addresses, &mut addresses);
+            // A change in the meantime may be later than these ranges. An address that was released or claimed in the
+            // meantime is found out by claiming it.
+            if known.range_changes == changes {
+                known.replace_ranges(ranges);
+                break;
             }
         }
-        let mut known = Known { ranges: BTreeMap::new(), addresses: addresses.iter().filter_map(ip_of).collect() };
-        std::mem::swap(&mut *self.known.lock(), &mut known);
-        for range in &ranges {
-            self.record_range(range);
-        }
         Ok(())
+    }
+}
+
+impl Known {
+    fn replace_ranges(&mut self, ranges: Ranges) {
+        self.range_changes += 1;
+        self.ranges = ranges;
     }
 }
 
@@ -302,6 +348,16 @@ impl fmt::Debug for AddressAllocator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AddressAllocator").field("known", &self.known).finish_non_exhaustive()
     }
+}
+
+/// Returns the name and the IPv4 ranges of a ServiceCIDR, if it is ready.
+fn ready_range(range: &Value) -> Option<(String, Vec<AddressRange>)> {
+    let texts = range.items(&["spec", "cidrs"]).iter().filter_map(Value::as_str);
+    is_ready(range).then(|| (name_of(range).to_owned(), texts.filter_map(AddressRange::parse).collect()))
+}
+
+fn name_of(object: &Value) -> &str {
+    object.text(&["metadata", "name"])
 }
 
 /// Reports whether addresses of a ServiceCIDR may be given to services.
@@ -314,7 +370,7 @@ fn is_ready(range: &Value) -> bool {
 
 /// Returns the address that an IPAddress claims.
 pub(super) fn ip_of(address: &Value) -> Option<IpAddr> {
-    address.text(&["metadata", "name"]).parse().ok()
+    name_of(address).parse().ok()
 }
 
 /// Returns the stored objects of a resource. Damaged ones are omitted.
@@ -378,6 +434,51 @@ mod tests {
         ready["metadata"].as_object_mut().unwrap().remove("deletionTimestamp");
         assert!(uses(ready));
         assert!(!uses(range("True", Some("2026-01-01T00:00:00Z"))));
+    }
+
+    #[test]
+    fn all_ranges_and_addresses_replace_those_that_are_gone() {
+        let allocator = AddressAllocator::new(Entropy::seeded(1), KubernetesVersion::default());
+        let range = |name: &str, cidr: &str| json!({"metadata": {"name": name}, "spec": {"cidrs": [cidr]}});
+        let claim = |name: &str| json!({"metadata": {"name": name}});
+        allocator.record_range(&range("gone", "10.8.0.0/30"));
+        allocator.record_address(&claim("10.9.0.1"));
+        allocator.record_all_ranges(&[range("kept", "10.9.0.0/30")]);
+        allocator.record_all_addresses(&[claim("10.9.0.2")]);
+        assert_eq!(allocator.range_of(Ipv4Addr::new(10, 8, 0, 1)), None);
+        assert_eq!(allocator.ranges(), [AddressRange::parse("10.9.0.0/30").unwrap()]);
+        let known: Vec<_> = allocator.known.lock().addresses.iter().map(IpAddr::to_string).collect();
+        assert_eq!(known, ["10.9.0.2"]);
+    }
+
+    #[tokio::test]
+    async fn refresh_keeps_later_changes_of_ranges() {
+        let allocator = AddressAllocator::new(Entropy::seeded(1), KubernetesVersion::default());
+        let range = |name: &str, cidr: &str| json!({"metadata": {"name": name}, "spec": {"cidrs": [cidr]}});
+        let (deleted, kept) = (range("deleted", "10.8.0.0/30"), range("kept", "10.9.0.0/30"));
+        allocator.record_range(&deleted);
+        allocator.record_range(&kept);
+        let mut reads = 0;
+        let refreshed = allocator.refresh_from(|plural| {
+            assert!(allocator.range_of(Ipv4Addr::new(10, 9, 0, 1)).is_some(), "known during the refresh");
+            if plural != "servicecidrs" {
+                return Box::pin(async { Ok(vec![json!({"metadata": {"name": "10.9.0.2"}})]) });
+            }
+            reads += 1;
+            let mut found = vec![kept.clone()];
+            if reads == 1 {
+                // Deleted after it was read.
+                allocator.forget_range(&deleted);
+                found.push(deleted.clone());
+            } else {
+                found.push(range("new", "10.10.0.0/30"));
+            }
+            Box::pin(async { Ok(found) })
+        });
+        refreshed.await.unwrap();
+        let expected = ["10.9.0.0/30", "10.10.0.0/30"].map(|text| AddressRange::parse(text).unwrap());
+        assert_eq!(allocator.ranges(), expected);
+        assert!(allocator.known.lock().addresses.contains(&"10.9.0.2".parse().unwrap()));
     }
 
     #[test]
