@@ -60,7 +60,8 @@ pub(crate) struct Options {
     /// The seed of the faults and of the requests
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only these faults: member-killed, leader-paused, server-killed, partition, slow-disk, compaction
+    /// Only these faults: member-killed, leader-paused, server-killed, server-upgraded, partition, slow-disk,
+    /// compaction
     #[arg(long, value_delimiter = ',', value_name = "FAULT")]
     faults: Vec<String>,
 }

@@ -22,6 +22,9 @@ use crate::{
 /// The time until all processes serve requests again.
 const PATIENCE: Duration = Duration::from_mins(1);
 
+/// The versions of the servers. All start with the first one.
+const VERSIONS: [&str; 2] = ["1.35", "1.36"];
+
 /// The object that is written to find out whether a server works.
 pub(crate) const PROBE: &str = "probe";
 
@@ -74,6 +77,18 @@ impl Cluster {
     /// Returns the access to all servers.
     pub(crate) fn endpoints(&self) -> &[Endpoint] {
         &self.endpoints
+    }
+
+    /// Stops a server, and starts it as the other version, which it returns. So most of the time, both versions serve.
+    pub(crate) async fn change_version(&mut self, server: usize) -> Result<&'static str> {
+        let server = &mut self.servers[server];
+        let [old, new] = VERSIONS;
+        let version = if server.has_argument(old) { new } else { old };
+        server.stop().await?;
+        server.replace_argument(if version == new { old } else { new }, version);
+        server.restart()?;
+        server.until_line("ready").await?;
+        Ok(version)
     }
 
     /// Waits until there is a leader, and returns its index.
@@ -143,6 +158,7 @@ fn server(index: usize, windlass: &Path, data: &Path, kubeconfig: &Path, folder:
     let arguments = ["up", "--nodes", "0", "--controllers", "none", "--history", HISTORY].map(str::to_owned);
     let mut arguments = Vec::from(arguments);
     arguments.extend(["--bind".into(), format!("{}:6443", host.address()), "--etcd".into(), members.join(",")]);
+    arguments.extend(["--kubernetes-version".into(), VERSIONS[0].into()]);
     arguments.extend(["--data-dir".into(), data.display().to_string()]);
     arguments.extend(["--kubeconfig".into(), kubeconfig.display().to_string()]);
     Process::start(host, windlass.to_owned(), arguments, folder.join(format!("{host}.log")))

@@ -16,6 +16,7 @@ pub(crate) enum Fault {
     MemberKilled,
     LeaderPaused,
     ServerKilled,
+    ServerUpgraded,
     Partition,
     SlowDisk,
     Compaction,
@@ -28,8 +29,15 @@ const HELD: (u64, u64) = (1_500, 4_000);
 const DELAY: (u64, u64) = (40, 400);
 
 impl Fault {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::MemberKilled, Self::LeaderPaused, Self::ServerKilled, Self::Partition, Self::SlowDisk, Self::Compaction];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::MemberKilled,
+        Self::LeaderPaused,
+        Self::ServerKilled,
+        Self::ServerUpgraded,
+        Self::Partition,
+        Self::SlowDisk,
+        Self::Compaction,
+    ];
 
     /// Returns the name in the report and in the arguments.
     pub(crate) const fn name(self) -> &'static str {
@@ -37,6 +45,7 @@ impl Fault {
             Self::MemberKilled => "member-killed",
             Self::LeaderPaused => "leader-paused",
             Self::ServerKilled => "server-killed",
+            Self::ServerUpgraded => "server-upgraded",
             Self::Partition => "partition",
             Self::SlowDisk => "slow-disk",
             Self::Compaction => "compaction",
@@ -70,6 +79,11 @@ impl Fault {
                 cluster.servers[server].restart()?;
                 cluster.servers[server].until_line("ready").await?;
                 Ok(format!("{} for {away:?}", Host::Server(server)))
+            }
+            Self::ServerUpgraded => {
+                let server = index_below(SERVERS, random)?;
+                let version = cluster.change_version(server).await?;
+                Ok(format!("{} to {version}", Host::Server(server)))
             }
             Self::Partition => {
                 let partition = Partition::choose(cluster, random).await?;

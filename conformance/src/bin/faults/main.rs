@@ -10,6 +10,7 @@
 //! - A member is killed, and started again with its data.
 //! - The leader is paused, with open connections.
 //! - A server is killed, and started again.
+//! - A server is stopped, and started again as another minor version of Kubernetes, as in a rolling upgrade.
 //! - The network is partitioned: a process is isolated, or the packets between some of them are lost, in both directions
 //!   or in one. So a member can execute writes whose responses are lost.
 //! - The disk of a member is slow. strace delays each `fdatasync` and `fsync` of the process, the calls with which etcd

@@ -42,7 +42,34 @@ impl Process {
         Ok(())
     }
 
-    /// Starts a killed process again.
+    /// Lets the process end by itself.
+    pub(crate) async fn stop(&mut self) -> Result {
+        self.signal(Signal::TERM)?;
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.child.try_wait()? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(format!("{} has ended after SIGTERM with {status}", self.host).into()),
+                None if Instant::now() > until => {
+                    return Err(format!("{} has not ended {} s after SIGTERM", self.host, PATIENCE.as_secs()).into());
+                }
+                None => sleep(Duration::from_millis(10)).await,
+            }
+        }
+    }
+
+    pub(crate) fn has_argument(&self, argument: &str) -> bool {
+        self.arguments.iter().any(|existing| existing == argument)
+    }
+
+    /// Replaces an argument of the next start.
+    pub(crate) fn replace_argument(&mut self, old: &str, new: &str) {
+        for argument in self.arguments.iter_mut().filter(|argument| *argument == old) {
+            new.clone_into(argument);
+        }
+    }
+
+    /// Starts a process again that has ended.
     pub(crate) fn restart(&mut self) -> Result {
         self.logged = fs::metadata(&self.log)?.len();
         self.child = spawn(self.host, &self.program, &self.arguments, &self.log)?;
