@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::{
     Result,
     cargo::{cargo, succeed},
-    conformance::{CONTROL, IS_WINDLASS, KUBECTL, TARGET, mixed_workloads},
+    conformance::{CONTROL, IS_WINDLASS, KUBECTL, TARGET, mixed_workloads, own_workloads},
     embedded::Embedded,
     upstream::{self, Profile, Upstream, root},
 };
@@ -40,8 +40,10 @@ enum Step {
     Neighbors,
     /// The events of both, while the suite runs with kube-apiserver
     Mirror,
-    /// The workload scenarios with kube-controller-manager and `windlass up`, and with our controllers and kube-apiserver
+    /// The workload scenarios with kube-controller-manager and `windlass up`
     Controllers,
+    /// The workload scenarios with our controllers and kube-apiserver
+    OwnControllers,
     /// Three servers on three members, with a fault in each round; needs root, and runs only if it is chosen
     Faults,
 }
@@ -98,6 +100,9 @@ pub(crate) fn run(options: &Options) -> Result {
     }
     if runs(Step::Controllers) {
         mixed_workloads(&windlass(options)?)?;
+    }
+    if runs(Step::OwnControllers) {
+        own_workloads()?;
     }
     if options.only == Some(Step::Faults) { faults(options) } else { Ok(()) }
 }
