@@ -13,6 +13,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use futures::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
+use tokio::time;
 use windlass_api::Status;
 
 use crate::{
@@ -56,7 +57,7 @@ use self::{
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
 
-/// The response to a request with an incomplete body. The status has no kind and is sent as plain text.
+/// The response to a request that takes too long, also because its body is incomplete. The status has no kind and is sent as plain text.
 const INCOMPLETE: &str = r#"{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the allotted timeout","reason":"Timeout","details":{},"code":504}"#;
 
 /// The origin of a request.
@@ -98,7 +99,7 @@ pub(crate) enum Failure {
     Unauthorized(Status),
     /// The path does not exist. Answered in plain text.
     NotFound,
-    /// The body was not received completely.
+    /// The body was not received completely, or the time limit has passed.
     Incomplete,
     /// The request cannot be processed. Answered in plain text.
     Internal {
@@ -183,9 +184,8 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
             return Err(Failure::Malformed);
         }
         let info = RequestInfo::new(&method, uri.path(), &query)?;
-        if !info.is_long_running() {
-            options::check_timeout(&query)?;
-        }
+        let limit =
+            if info.is_long_running() { None } else { Some(options::time_limit(&query, server.request_timeout)?) };
         let mut exchange = Exchange {
             method,
             info,
@@ -196,10 +196,17 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
             stopping: origin.stopping.clone(),
             user: Arc::default(),
         };
-        let user = authenticate(&server, &origin.trust, &exchange).await?;
-        server.authorize(&user, &AccessAttributes::of(&exchange.info)).await.map_err(Failure::Unauthorized)?;
-        exchange.user = user;
-        answer(&server, exchange, body).await
+        let answered = async {
+            let user = authenticate(&server, &origin.trust, &exchange).await?;
+            server.authorize(&user, &AccessAttributes::of(&exchange.info)).await.map_err(Failure::Unauthorized)?;
+            exchange.user = user;
+            answer(&server, exchange, body).await
+        };
+        match limit {
+            // What is in progress is dropped. A commit that the storage has received may happen.
+            Some(limit) => time::timeout(limit, answered).await.unwrap_or(Err(Failure::Incomplete)),
+            None => answered.await,
+        }
     });
     let mut response = match AssertUnwindSafe(answer).catch_unwind().await {
         Ok(Ok(response)) => response,

@@ -73,7 +73,11 @@ pub struct ServerBuilder {
     anonymous: Anonymous,
     descriptions: Descriptions,
     added_check: Option<AddedCheck>,
+    request_timeout: Duration,
 }
+
+/// The default of [`ServerBuilder::request_timeout`].
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An in-process client of a server, as a `tower` service: no socket, no task, no credentials.
 ///
@@ -169,6 +173,16 @@ impl ServerBuilder {
         self
     }
 
+    /// Sets the maximum time for a request, except watches and other long-running requests. Defaults to 60 s. The parameter
+    /// `timeout` of a request can only shorten it.
+    ///
+    /// A request that takes longer fails with code 504. Its work is dropped, but a write that the storage has already received
+    /// may happen.
+    pub const fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.request_timeout = timeout;
+        self
+    }
+
     /// Sets the authorization mode. Defaults to roles.
     pub fn authorization(mut self, authorization: Authorization) -> Self {
         self.authorization = authorization;
@@ -237,6 +251,7 @@ impl ServerBuilder {
             authorizer: Arc::new(Authorizer::new(self.authorization, self.authorizers, self.choices.kubernetes)),
             storage: self.storage.unwrap_or_else(|| Arc::new(MemoryStorage::default())),
             choices: self.choices,
+            request_timeout: self.request_timeout,
             registry: OnceCell::new(),
             presence: Mutex::default(),
             deferred: OnceCell::new(),
@@ -274,6 +289,7 @@ impl Server {
             anonymous: Anonymous::default(),
             descriptions: Descriptions::default(),
             added_check: None,
+            request_timeout: REQUEST_TIMEOUT,
         }
     }
 

@@ -1,6 +1,6 @@
 //! The state of a running server, shared by its requests.
 
-use std::{fmt, net::SocketAddr, sync::Arc};
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -28,6 +28,8 @@ pub(crate) struct State {
     pub(crate) authorizer: Arc<Authorizer>,
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) choices: RegistryOptions,
+    /// The maximum time for a request that is not long-running.
+    pub(crate) request_timeout: Duration,
     /// Created with the first request that needs it.
     pub(crate) registry: OnceCell<Registry>,
     /// The presence among the servers over a shared storage, while the server is announced.

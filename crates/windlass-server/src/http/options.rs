@@ -8,7 +8,7 @@ use windlass_api::{Cause, DryRun, FieldSelector, FieldValidation, GroupKind, Pat
 
 use crate::request::Query;
 use crate::{
-    codec::{check_duration, go_quote, is_printable},
+    codec::{go_quote, go_worded, is_printable},
     kubernetes::KubernetesVersion,
     object::adjust_wording,
     registry::{DeleteParams, ListParams, WatchParams},
@@ -28,12 +28,16 @@ pub(crate) struct WriteOptions {
     pub(crate) force: bool,
 }
 
-/// Checks that the parameter `timeout` is a duration in Go's notation. It has no effect, because no request takes that
-/// long.
-pub(crate) fn check_timeout(query: &Query) -> Result<(), Status> {
-    let Some(timeout) = query.text("timeout") else { return Ok(()) };
-    check_duration(timeout)
-        .map_err(|why| Status::bad_request(format!("invalid timeout specified in the request URL - {why}")))
+/// Returns the time for a request: that of the parameter `timeout`, a duration in Go's notation, but at most `longest`.
+/// Zero or less means no limit by the client.
+pub(crate) fn time_limit(query: &Query, longest: Duration) -> Result<Duration, Status> {
+    let Some(text) = query.text("timeout") else { return Ok(longest) };
+    let parsed = windlass_api::parse_duration(text).map_err(|error| {
+        let why = go_worded(&error);
+        Status::bad_request(format!("invalid timeout specified in the request URL - {why}"))
+    })?;
+    let requested = Duration::try_from(parsed).ok().filter(|requested| !requested.is_zero());
+    Ok(requested.map_or(longest, |requested| requested.min(longest)))
 }
 
 /// Reads the options of a list, or of a deletion of a collection. The registry interprets the values.

@@ -1,11 +1,8 @@
-//! Reading request bodies, with limits on size and time.
-
-use std::time::Duration;
+//! Reading request bodies, with a limit on the size. The time limit is that of the request.
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
-use tokio::time;
 use windlass_api::{BoxError, Status};
 
 use crate::budget::OverBudget;
@@ -15,9 +12,6 @@ pub(crate) type RequestBody = http_body_util::combinators::UnsyncBoxBody<Bytes, 
 
 /// The maximum size of a body.
 pub(crate) const LIMIT: usize = 3 << 20;
-
-/// The time limit for receiving a body.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The reason for a missing body.
 #[derive(Debug)]
@@ -34,19 +28,15 @@ impl From<Status> for ReadError {
     }
 }
 
-/// Reads the whole body. Returns an error if it is larger than [`LIMIT`] or takes too long.
+/// Reads the whole body. Returns an error if it is larger than [`LIMIT`].
 ///
 /// The rest of a body that is too large stays unread, so the connection (or the HTTP/2 stream) cannot be used
 /// afterwards.
-pub(crate) async fn read(headers: &HeaderMap, body: RequestBody) -> Result<Bytes, ReadError> {
+pub(crate) async fn read(headers: &HeaderMap, mut body: RequestBody) -> Result<Bytes, ReadError> {
     let content_length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if content_length.is_some_and(|length| length > LIMIT as u64) {
         return Err(Status::too_large(LIMIT).into());
     }
-    time::timeout(PATIENCE, collect(body)).await.unwrap_or(Err(ReadError::Incomplete))
-}
-
-async fn collect(mut body: RequestBody) -> Result<Bytes, ReadError> {
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     while let Some(frame) = body.frame().await {

@@ -33,6 +33,7 @@ mod lasting;
 mod limits;
 mod protobuf;
 mod sockets;
+mod time_limits;
 mod versions;
 mod views;
 
