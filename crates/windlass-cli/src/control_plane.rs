@@ -34,6 +34,7 @@ use crate::{
     descriptions,
     encryption::Encryption,
     storage::{Opened, Place},
+    time_limits::TimeLimits,
     token_keys::TokenKeys,
 };
 
@@ -62,6 +63,7 @@ pub(crate) struct Settings {
     pub(crate) place: Place,
     /// The flags for the tokens of service accounts.
     pub(crate) tokens: TokenKeys,
+    pub(crate) limits: TimeLimits,
     /// The encryption of the stored objects.
     pub(crate) encryption: Option<Encryption>,
     /// A hint for the user if the address is in use.
@@ -150,6 +152,7 @@ impl Bound {
             .address(address)
             .pod_accounts(accounts)
             .descriptions(descriptions::schemas);
+        let server = settings.limits.apply(server);
         let server = match settings.advertised {
             Some(advertised) => server.advertise_address(advertised),
             None => server,
@@ -367,6 +370,7 @@ mod tests {
             console: None,
             authorizers: None,
             tokens: TokenKeys::default(),
+            limits: TimeLimits::default(),
             place: Place::Memory { history: Duration::from_mins(5) },
             encryption: None,
             hint: "",

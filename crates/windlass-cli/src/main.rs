@@ -31,6 +31,7 @@ mod stand_in;
 mod storage;
 #[cfg(test)]
 mod testing;
+mod time_limits;
 mod token_keys;
 
 use std::{

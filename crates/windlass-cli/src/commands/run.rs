@@ -39,6 +39,7 @@ use crate::{
     control_plane::{Bound, Settings, warn_if_replaced},
     data_directory::{self, Data},
     storage::Place,
+    time_limits::TimeLimits,
     token_keys::TokenKeys,
 };
 
@@ -90,6 +91,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         console: None,
         authorizers: None,
         tokens: TokenKeys::default(),
+        limits: TimeLimits::default(),
         place: Place::Directory(Data::at(cluster)),
         encryption: None,
         hint: HINT,

@@ -20,6 +20,7 @@ use crate::{
     data_directory::Data,
     encryption::Encryption,
     storage::{Etcd, Place},
+    time_limits::{TimeLimits, positive},
     token_keys::TokenKeys,
 };
 
@@ -52,6 +53,8 @@ pub(crate) struct Options {
     storage: StorageOptions,
     #[command(flatten)]
     tokens: TokenKeys,
+    #[command(flatten)]
+    limits: TimeLimits,
     /// Kubernetes version to serve; the controllers use the types of 1.36 with every version
     #[arg(long, value_name = "VERSION", default_value_t)]
     kubernetes_version: KubernetesVersion,
@@ -81,7 +84,7 @@ struct StorageOptions {
     #[arg(long, value_name = "FILE", requires_all = ["etcd", "etcd_certfile"])]
     etcd_keyfile: Option<PathBuf>,
     /// Time for which watches and lists can continue from an older resource version
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = history)]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = positive)]
     history: Duration,
     /// Begin with the objects of a cluster that "etcdctl snapshot save" has saved; the data directory must be new
     #[arg(long, value_name = "FILE", requires = "data_dir", conflicts_with = "etcd")]
@@ -150,12 +153,6 @@ fn nodes(text: &str) -> Result<usize, String> {
     }
 }
 
-fn history(text: &str) -> Result<Duration, String> {
-    let duration = windlass_api::parse_duration(text).map_err(|error| error.to_string())?;
-    let duration = Duration::try_from(duration).ok().filter(|duration| !duration.is_zero());
-    duration.ok_or_else(|| "expected a positive duration, such as 5m or 1h30m".to_owned())
-}
-
 fn controllers() -> String {
     let names: Vec<_> = BuiltIn::ALL.iter().map(|controller| controller.name()).collect();
     format!(
@@ -176,6 +173,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         console,
         storage,
         tokens,
+        limits,
         kubernetes_version,
         ..
     } = options;
@@ -188,6 +186,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         console,
         authorizers,
         tokens,
+        limits,
         encryption: storage.encryption(),
         place: storage.place(),
         hint: HINT,
@@ -238,6 +237,8 @@ mod tests {
             (["--nodes", "-1"], "unexpected argument"),
             (["--history", "0s"], "expected a positive duration, such as 5m or 1h30m"),
             (["--history", "-1m"], "unexpected argument"),
+            (["--request-timeout", "0s"], "expected a positive duration, such as 5m or 1h30m"),
+            (["--event-ttl", "soon"], "invalid duration"),
             (["--history=-1m", "--data-dir=d"], "expected a positive duration"),
             (["--history", "5"], "time: missing unit in duration"),
             (["--kubernetes-version", "1.2"], "unknown Kubernetes version \"1.2\"; the embedded server has 1."),

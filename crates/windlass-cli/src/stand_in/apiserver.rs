@@ -19,7 +19,12 @@ use windlass_server::{
 };
 
 use super::flags::{Flag, Flags, Invocation, help};
-use crate::{authorization, commands::announce, descriptions};
+use crate::{
+    authorization,
+    commands::announce,
+    descriptions,
+    time_limits::{TimeLimits, positive},
+};
 
 const FLAGS: &[Flag] = &[
     Flag { name: "advertise-address", takes: "ip", about: "The address that clients are given" },
@@ -34,7 +39,9 @@ const FLAGS: &[Flag] = &[
     Flag { name: "disable-admission-plugins", takes: "names", about: "ServiceAccount: pods need no account" },
     Flag { name: "enable-admission-plugins", takes: "names", about: "Plugins that must be enabled" },
     Flag { name: "etcd-servers", takes: "urls", about: "Not used: objects are stored in memory" },
+    Flag { name: "event-ttl", takes: "duration", about: "The time after which Events are deleted; 1h by default" },
     Flag { name: "http2-max-streams-per-connection", takes: "int", about: "Streams of one HTTP/2 connection" },
+    Flag { name: "request-timeout", takes: "duration", about: "The maximum time for a request; 1m by default" },
     Flag { name: "secure-port", takes: "port", about: "The port to listen on" },
     Flag { name: "service-account-issuer", takes: "url", about: "The issuer of tokens" },
     Flag { name: "service-account-key-file", takes: "path", about: "Further keys that verify tokens" },
@@ -101,6 +108,7 @@ fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Erro
     if let Some(streams) = flags.parse::<u32>("http2-max-streams-per-connection")?.filter(|streams| *streams > 0) {
         builder = builder.limits(Limits { streams, ..Limits::default() });
     }
+    builder = TimeLimits::new(duration(flags, "request-timeout")?, duration(flags, "event-ttl")?).apply(builder);
     let mut names = flags.list("service-account-issuer");
     let mut issuer = names.next().map_or_else(TokenIssuer::default, TokenIssuer::named);
     issuer = names.fold(issuer, TokenIssuer::accepting);
@@ -118,6 +126,11 @@ fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Erro
         }
     }
     Ok(builder)
+}
+
+fn duration(flags: &Flags, name: &str) -> Result<Option<Duration>, Box<dyn Error>> {
+    let invalid = |value, error| format!("invalid argument {value:?} for --{name}: {error}").into();
+    flags.get(name).map(|value| positive(value).map_err(|error| invalid(value, error))).transpose()
 }
 
 fn allows_unsupported(flags: &Flags) -> Result<bool, Box<dyn Error>> {
