@@ -95,6 +95,8 @@ async fn value_that_can_be_decoded_again_is_read_from_memory() {
                 start(layer, &below, &lock).await
             } else {
                 let storage = start(layer, &below, &lock).await;
+                // All tasks run, and wait.
+                time::sleep(Duration::from_secs(1)).await;
                 if arrival == "reload" {
                     *below.failure.lock() = Some(StorageError::Compacted { oldest: Revision(1) });
                 }
@@ -157,8 +159,9 @@ async fn value_that_changes_during_its_repair_is_not_resurrected() {
             let storage = start(layer, &below, &lock).await;
             below.is_get_held.send_replace(true);
             lock.open();
-            let before = reads(&below);
+            let (before, deadline) = (reads(&below), time::Instant::now() + PAUSE_LAST);
             while reads(&below) == before {
+                assert!(time::Instant::now() <= deadline, "the value is not read again");
                 time::sleep(Duration::from_secs(1)).await;
             }
             // The old value has been read.
