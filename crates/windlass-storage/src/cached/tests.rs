@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use windlass_server::storage::{MemoryStorage, next_event, suite::PATIENCE as TEST_PATIENCE};
+use windlass_server::storage::{MemoryStorage, next_event, suite, suite::PATIENCE as TEST_PATIENCE};
 
 use super::*;
 use crate::transform::{Decoding, Failure};
@@ -59,7 +59,11 @@ impl Below {
     }
 }
 
-impl Storage for Below {
+impl suite::Forward for Below {
+    fn below(&self) -> &dyn Storage {
+        &self.store
+    }
+
     fn revision(&self) -> BoxFuture<'_, Result<Revision, StorageError>> {
         self.probes.fetch_add(1, Ordering::Relaxed);
         async {
@@ -89,15 +93,6 @@ impl Storage for Below {
         self.store.range(query)
     }
 
-    fn commit<'a>(
-        &'a self,
-        key: &'a str,
-        expect: Expect,
-        change: Change,
-    ) -> BoxFuture<'a, Result<Committed, CommitError>> {
-        self.store.commit(key, expect, change)
-    }
-
     fn watch<'a>(&'a self, prefix: &'a str, after: Revision) -> BoxFuture<'a, Result<EventStream, StorageError>> {
         async move {
             let events = self.store.watch(prefix, after).await?;
@@ -116,10 +111,6 @@ impl Storage for Below {
 
     fn is_shared(&self) -> bool {
         true
-    }
-
-    fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), StorageError>> {
-        self.store.compact(upto)
     }
 }
 
