@@ -14,11 +14,11 @@ mod shared;
 use std::{future::Future, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::{StreamExt as _, future::BoxFuture};
+use futures::StreamExt as _;
 use tokio::time;
 use windlass_server::storage::{
-    Change, CommitError, Committed, Delivery, EventStream, Expect, Range, RangeQuery, Revision, Storage, StorageError,
-    StorageEvent, StoredValue, next_event, suite::PATIENCE,
+    Change, CommitError, Committed, Delivery, EventStream, Expect, RangeQuery, Revision, Storage, StorageError,
+    StorageEvent, next_event, suite, suite::PATIENCE,
 };
 
 use crate::{EtcdStorage, Options, testing::Etcd};
@@ -71,43 +71,9 @@ struct Owned {
     _etcd: Etcd,
 }
 
-/// Forwards to the storage.
-impl Storage for Owned {
-    fn revision(&self) -> BoxFuture<'_, Result<Revision, StorageError>> {
-        self.storage.revision()
-    }
-
-    fn get<'a>(
-        &'a self,
-        key: &'a str,
-        at: Option<Revision>,
-    ) -> BoxFuture<'a, Result<(Revision, Option<StoredValue>), StorageError>> {
-        self.storage.get(key, at)
-    }
-
-    fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>> {
-        self.storage.range(query)
-    }
-
-    fn commit<'a>(
-        &'a self,
-        key: &'a str,
-        expect: Expect,
-        change: Change,
-    ) -> BoxFuture<'a, Result<Committed, CommitError>> {
-        self.storage.commit(key, expect, change)
-    }
-
-    fn watch<'a>(&'a self, prefix: &'a str, after: Revision) -> BoxFuture<'a, Result<EventStream, StorageError>> {
-        self.storage.watch(prefix, after)
-    }
-
-    fn request_progress(&self) {
-        self.storage.request_progress();
-    }
-
-    fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), StorageError>> {
-        self.storage.compact(upto)
+impl suite::Forward for Owned {
+    fn below(&self) -> &dyn Storage {
+        &self.storage
     }
 }
 

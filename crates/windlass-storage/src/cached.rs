@@ -7,8 +7,13 @@
 //!
 //! Guaranteed: everything that [`Storage`] guarantees, if the storage below does.
 //!
-//! Not guaranteed: that reads are served from memory. While the watch is interrupted or late, they wait for
-//! [`PATIENCE`], and then read from the storage.
+//! Not guaranteed:
+//! - That reads are served from memory. While the watch is interrupted or late, they wait for [`PATIENCE`], and then read
+//!   from the storage.
+//! - That the copy has a value that can be decoded again, for example because a KMS plugin runs again. The value is tried
+//!   every 30 seconds. Until then, reads of it come from the storage, and watches that see it end. A value that was
+//!   replaced while it was unreadable is not tried: its event and the next one of its key stay unreadable until the
+//!   history is removed.
 //!
 //! All values are in memory, in the encoding of the server.
 
@@ -16,7 +21,11 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
-use tokio::{sync::Semaphore, task::AbortHandle, time};
+use tokio::{
+    sync::{Notify, Semaphore},
+    task::JoinSet,
+    time,
+};
 use windlass_server::storage::{
     Change, CommitError, Committed, EventStream, Expect, Range, RangeQuery, Replica, Retention, Revision, Storage,
     StorageError, StoredValue,
@@ -27,6 +36,7 @@ use crate::transform::{self, Transform};
 
 mod feed;
 mod probe;
+mod repair;
 #[cfg(test)]
 mod tests;
 mod writes;
@@ -44,7 +54,7 @@ const OLDER_WATCHES: usize = 16;
 /// A storage whose values are encoded by `T`, with a copy of its values in memory.
 pub struct CachedStorage<T> {
     shared: Arc<Shared<T>>,
-    feed: AbortHandle,
+    _tasks: JoinSet<()>,
 }
 
 #[derive(Debug)]
@@ -56,6 +66,8 @@ struct Shared<T> {
     writes: Writes,
     /// The watches of history that only the storage has.
     older: Arc<Semaphore>,
+    /// Notified when the copy has new values that cannot be decoded.
+    unreadable: Notify,
 }
 
 impl<T: Transform> CachedStorage<T> {
@@ -70,15 +82,12 @@ impl<T: Transform> CachedStorage<T> {
         let transform = Arc::new(transform);
         let probe = Probe::new(Arc::clone(&below));
         let (writes, older) = (Writes::default(), Arc::new(Semaphore::new(OLDER_WATCHES)));
-        let shared = Arc::new(Shared { below, transform, replica, probe, writes, older });
-        let feed = tokio::spawn(feed::run(Arc::clone(&shared), events)).abort_handle();
-        Ok(Self { shared, feed })
-    }
-}
-
-impl<T> Drop for CachedStorage<T> {
-    fn drop(&mut self) {
-        self.feed.abort();
+        let unreadable = Notify::new();
+        let shared = Arc::new(Shared { below, transform, replica, probe, writes, older, unreadable });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(feed::run(Arc::clone(&shared), events));
+        tasks.spawn(repair::run(Arc::clone(&shared)));
+        Ok(Self { shared, _tasks: tasks })
     }
 }
 

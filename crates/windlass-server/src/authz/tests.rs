@@ -6,10 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     encoded::{Encoded, Style},
-    storage::{
-        Change, CommitError, Committed, EventStream, Expect, MemoryStorage, Range, RangeQuery, Revision, StorageError,
-        StoredValue,
-    },
+    storage::{Change, EventStream, Expect, MemoryStorage, Revision, StorageError, suite},
 };
 
 fn rule(verbs: &[&str], groups: &[&str], resources: &[&str], names: &[&str]) -> Rule {
@@ -137,30 +134,9 @@ struct Late {
     delay: Option<Duration>,
 }
 
-impl Storage for Late {
-    fn revision(&self) -> BoxFuture<'_, Result<Revision, StorageError>> {
-        self.storage.revision()
-    }
-
-    fn get<'a>(
-        &'a self,
-        key: &'a str,
-        at: Option<Revision>,
-    ) -> BoxFuture<'a, Result<(Revision, Option<StoredValue>), StorageError>> {
-        self.storage.get(key, at)
-    }
-
-    fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>> {
-        self.storage.range(query)
-    }
-
-    fn commit<'a>(
-        &'a self,
-        key: &'a str,
-        expect: Expect,
-        change: Change,
-    ) -> BoxFuture<'a, Result<Committed, CommitError>> {
-        self.storage.commit(key, expect, change)
+impl suite::Forward for Late {
+    fn below(&self) -> &dyn Storage {
+        &self.storage
     }
 
     fn watch<'a>(&'a self, prefix: &'a str, after: Revision) -> BoxFuture<'a, Result<EventStream, StorageError>> {
@@ -171,10 +147,6 @@ impl Storage for Late {
             Ok(late.boxed())
         }
         .boxed()
-    }
-
-    fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), StorageError>> {
-        self.storage.compact(upto)
     }
 }
 

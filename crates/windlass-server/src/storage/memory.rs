@@ -35,6 +35,7 @@ mod index;
 mod log;
 mod pins;
 mod replica;
+mod unreadable;
 #[cfg(test)]
 mod tests;
 
@@ -158,7 +159,7 @@ impl Storage for MemoryStorage {
     fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>> {
         async move {
             coop::consume_budget().await;
-            self.store.range(&query)
+            self.store.range(&query, |_| Ok(()))
         }
         .boxed()
     }
@@ -194,15 +195,27 @@ impl Storage for MemoryStorage {
 }
 
 impl Store {
-    fn range(&self, query: &RangeQuery) -> Result<Range, StorageError> {
-        match self.range_in_pieces(query, KEYS_PER_LOCK) {
+    /// Reads a range. `check` is called with its revision, while that cannot change.
+    fn range(
+        &self,
+        query: &RangeQuery,
+        check: impl Fn(Revision) -> Result<(), StorageError>,
+    ) -> Result<Range, StorageError> {
+        match self.range_in_pieces(query, KEYS_PER_LOCK, &check) {
             // The current revision was compacted between two pieces, so read it under one lock.
-            Err(StorageError::Compacted { .. }) if query.at.is_none() => self.range_in_pieces(query, usize::MAX),
+            Err(StorageError::Compacted { .. }) if query.at.is_none() => {
+                self.range_in_pieces(query, usize::MAX, &check)
+            }
             answer => answer,
         }
     }
 
-    fn range_in_pieces(&self, query: &RangeQuery, keys_per_lock: usize) -> Result<Range, StorageError> {
+    fn range_in_pieces(
+        &self,
+        query: &RangeQuery,
+        keys_per_lock: usize,
+        check: &impl Fn(Revision) -> Result<(), StorageError>,
+    ) -> Result<Range, StorageError> {
         let first = query.start.as_deref().map_or(query.prefix.as_str(), |start| start.max(query.prefix.as_str()));
         let limit = query.limit.unwrap_or(usize::MAX);
         let mut range = Range { revision: Revision(0), values: Vec::new(), remaining: 0 };
@@ -211,6 +224,9 @@ impl Store {
         loop {
             let index = self.index.read();
             let revision = index.readable_below(&query.prefix, at)?;
+            if next.is_none() {
+                check(revision)?;
+            }
             let from = next.as_deref().map_or(Bound::Included(first), Bound::Excluded);
             let page = Page { from, prefix: &query.prefix, at: revision, keys: keys_per_lock };
             let last = index.visit(&page, |value| {

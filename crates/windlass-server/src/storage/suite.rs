@@ -30,6 +30,10 @@ use super::{
     StorageEvent, StoredValue, next_event,
 };
 
+pub use self::forward::Forward;
+
+mod forward;
+
 /// The time that a case waits for an event before it fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 

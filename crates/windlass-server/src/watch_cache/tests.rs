@@ -10,7 +10,7 @@ use futures::{FutureExt, StreamExt, future::BoxFuture, future::join_all, stream}
 use tokio::runtime::{Builder, Handle};
 
 use super::*;
-use crate::storage::{Change, CommitError, Committed, Expect, MemoryStorage, Range, RangeQuery};
+use crate::storage::{Change, Expect, MemoryStorage, RangeQuery, suite};
 
 /// A stand-in for the registry's derived data.
 #[derive(Debug, Default)]
@@ -275,30 +275,9 @@ fn unavailable() -> StorageError {
     StorageError::Unavailable("connection lost".into())
 }
 
-impl Storage for Flaky {
-    fn revision(&self) -> BoxFuture<'_, Result<Revision, StorageError>> {
-        self.inner.revision()
-    }
-
-    fn get<'a>(
-        &'a self,
-        key: &'a str,
-        at: Option<Revision>,
-    ) -> BoxFuture<'a, Result<(Revision, Option<StoredValue>), StorageError>> {
-        self.inner.get(key, at)
-    }
-
-    fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>> {
-        self.inner.range(query)
-    }
-
-    fn commit<'a>(
-        &'a self,
-        key: &'a str,
-        expect: Expect,
-        change: Change,
-    ) -> BoxFuture<'a, Result<Committed, CommitError>> {
-        self.inner.commit(key, expect, change)
+impl suite::Forward for Flaky {
+    fn below(&self) -> &dyn Storage {
+        &self.inner
     }
 
     fn watch<'a>(&'a self, prefix: &'a str, after: Revision) -> BoxFuture<'a, Result<EventStream, StorageError>> {
@@ -311,10 +290,6 @@ impl Storage for Flaky {
             Ok(events.take(1).chain(stream::once(async move { Err(error()) })).boxed())
         }
         .boxed()
-    }
-
-    fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), StorageError>> {
-        self.inner.compact(upto)
     }
 }
 

@@ -90,7 +90,11 @@ fn apply<T: Transform>(shared: &Shared<T>, items: &mut Vec<Delivery>) {
     let first = items.iter().position(|item| item.revision() > complete).unwrap_or(items.len());
     let written: Vec<_> =
         items.iter().take(first).filter_map(|item| Some((Arc::clone(item.key()?), item.revision()))).collect();
+    let has_unreadable = items.iter().take(first).any(|item| matches!(item, Delivery::Unreadable { .. }));
     shared.replica.apply(items.drain(..first));
+    if has_unreadable {
+        shared.unreadable.notify_one();
+    }
     for (key, revision) in written {
         shared.writes.forget(&key, revision);
     }
@@ -121,7 +125,11 @@ async fn decode<T: Transform>(shared: &Shared<T>, value: StoredValue) -> Result<
 async fn reload<T: Transform>(shared: &Shared<T>) -> Result<EventStream, StorageError> {
     let (values, unreadable) = read_all(&*shared.below, &*shared.transform).await?;
     let revision = values.revision;
+    let has_unreadable = !unreadable.is_empty();
     shared.replica.reset(values, unreadable);
+    if has_unreadable {
+        shared.unreadable.notify_one();
+    }
     shared.writes.forget_all(revision);
     shared.below.watch_changes("", revision).await
 }

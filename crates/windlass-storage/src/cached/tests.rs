@@ -2,10 +2,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use windlass_server::storage::{MemoryStorage, next_event, suite::PATIENCE as TEST_PATIENCE};
+use windlass_server::storage::{MemoryStorage, next_event, suite, suite::PATIENCE as TEST_PATIENCE};
 
 use super::*;
 use crate::transform::{Decoding, Failure};
+
+mod repair;
 
 /// Stores bodies in upper case. Those that begin with `!` cannot be decoded.
 #[derive(Debug, Default)]
@@ -28,13 +30,15 @@ impl Transform for UpperCase {
     }
 }
 
-/// A store whose watches can be held and failed.
+/// A store whose gets and watches can be held, and whose watches can be failed.
 #[derive(Debug)]
 struct Below {
     store: MemoryStorage,
     is_held: watch::Sender<bool>,
+    is_get_held: watch::Sender<bool>,
     failure: Arc<Mutex<Option<StorageError>>>,
     probes: AtomicUsize,
+    gets: AtomicUsize,
     ranges: AtomicUsize,
     /// `true` if its values should be written again.
     is_stale: AtomicBool,
@@ -42,10 +46,10 @@ struct Below {
 
 impl Below {
     fn new() -> Arc<Self> {
-        let (is_held, _) = watch::channel(false);
-        let (probes, ranges) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let [is_held, is_get_held] = [false; 2].map(|is_held| watch::channel(is_held).0);
+        let [probes, gets, ranges] = [0; 3].map(AtomicUsize::new);
         let (store, failure, is_stale) = (MemoryStorage::new(), Arc::default(), AtomicBool::new(false));
-        Arc::new(Self { store, is_held, failure, probes, ranges, is_stale })
+        Arc::new(Self { store, is_held, is_get_held, failure, probes, gets, ranges, is_stale })
     }
 
     async fn put(&self, key: &str, body: &'static str) -> Revision {
@@ -55,7 +59,11 @@ impl Below {
     }
 }
 
-impl Storage for Below {
+impl suite::Forward for Below {
+    fn below(&self) -> &dyn Storage {
+        &self.store
+    }
+
     fn revision(&self) -> BoxFuture<'_, Result<Revision, StorageError>> {
         self.probes.fetch_add(1, Ordering::Relaxed);
         async {
@@ -71,7 +79,9 @@ impl Storage for Below {
         at: Option<Revision>,
     ) -> BoxFuture<'a, Result<(Revision, Option<StoredValue>), StorageError>> {
         async move {
+            self.gets.fetch_add(1, Ordering::Relaxed);
             let (revision, value) = self.store.get(key, at).await?;
+            let _ = self.is_get_held.subscribe().wait_for(|is_held| !is_held).await;
             let is_stale = self.is_stale.load(Ordering::Relaxed);
             Ok((revision, value.map(|value| StoredValue { is_stale, ..value })))
         }
@@ -81,15 +91,6 @@ impl Storage for Below {
     fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>> {
         self.ranges.fetch_add(1, Ordering::Relaxed);
         self.store.range(query)
-    }
-
-    fn commit<'a>(
-        &'a self,
-        key: &'a str,
-        expect: Expect,
-        change: Change,
-    ) -> BoxFuture<'a, Result<Committed, CommitError>> {
-        self.store.commit(key, expect, change)
     }
 
     fn watch<'a>(&'a self, prefix: &'a str, after: Revision) -> BoxFuture<'a, Result<EventStream, StorageError>> {
@@ -110,10 +111,6 @@ impl Storage for Below {
 
     fn is_shared(&self) -> bool {
         true
-    }
-
-    fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), StorageError>> {
-        self.store.compact(upto)
     }
 }
 

@@ -157,6 +157,22 @@ impl Index {
         }
     }
 
+    /// Replaces the latest version of a key by the value of the same revision, or adds the value of a key that has no
+    /// version. No revision changes.
+    pub(super) fn restore(&mut self, key: &Arc<str>, value: StoredValue) {
+        let version = Version::Live(value);
+        self.live_bytes += version.bytes();
+        match self.keys.get_mut(key) {
+            Some(versions) => {
+                self.live_bytes -= versions.latest.bytes();
+                versions.latest = version;
+            }
+            None => {
+                self.keys.insert(Arc::clone(key), Versions { latest: version, older: VecDeque::new() });
+            }
+        }
+    }
+
     /// Makes older revisions unreadable. [`trim`](Self::trim) removes their versions.
     pub(super) fn forget_before(&mut self, oldest: Revision) {
         self.oldest = self.oldest.max(oldest);

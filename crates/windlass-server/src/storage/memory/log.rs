@@ -73,6 +73,17 @@ impl Log {
         woken
     }
 
+    /// Replaces the item of a key at a revision, for later watches.
+    pub(super) fn replace(&mut self, revision: Revision, key: &str, replace: impl FnOnce(&Delivery) -> Delivery) {
+        let first = self.events.partition_point(|event| event.revision() < revision);
+        let mut events = self.events.range_mut(first..).take_while(|event| event.revision() == revision);
+        if let Some(event) = events.find(|event| event.key().is_some_and(|other| **other == *key)) {
+            self.bytes -= history_bytes(event);
+            *event = Arc::new(replace(event));
+            self.bytes += history_bytes(event);
+        }
+    }
+
     /// Delivers an event or progress. Returns the watchers to wake.
     pub(super) fn put(
         &mut self,
@@ -190,6 +201,11 @@ impl Log {
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.events.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     #[cfg(test)]

@@ -1,6 +1,6 @@
 //! A copy of another storage in memory.
 
-use std::{collections::BTreeMap, fmt, mem, ops::Bound, sync::Arc};
+use std::{fmt, mem, sync::Arc};
 
 use futures::StreamExt as _;
 use parking_lot::{Mutex, RwLock};
@@ -8,8 +8,11 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{
     Delivery, Effects, EventStream, Index, Log, Range, RangeQuery, Retention, Revision, StorageError, StorageEvent,
-    Store, StoredValue, Version, WATCH_CAPACITY,
+    Store, StoredValue, Version, WATCH_CAPACITY, unreadable::Unreadable,
 };
+
+#[cfg(test)]
+mod tests;
 
 /// The values and the recent history of another storage, in memory. Clones share them.
 ///
@@ -18,8 +21,8 @@ use super::{
 /// Guaranteed: each read and each watch behaves as that of a storage whose current revision is [`Self::revision`], and
 /// whose history before [`Self::oldest`] is compacted. A revision becomes visible with all of its events.
 ///
-/// A key whose value could not be decoded has no value here: reading it, or a range with it, is an error. The owner then
-/// reads from the other storage.
+/// A value that could not be decoded is missing here. Reading it, or a range with it, is an error, and so is its event.
+/// The owner then reads from the other storage. It can add the value later with [`Self::repair`].
 #[derive(Clone)]
 pub struct Replica {
     store: Arc<Store>,
@@ -28,19 +31,13 @@ pub struct Replica {
 
 struct Shared {
     position: watch::Sender<Revision>,
-    /// The keys with a value in the readable history that could not be decoded. Locked after the index.
-    unreadable: Mutex<BTreeMap<Arc<str>, Unreadable>>,
-}
-
-#[derive(Clone, Debug)]
-struct Unreadable {
-    reason: String,
-    /// The revision at which a readable value replaced it, or at which it was deleted.
-    replaced: Option<Revision>,
+    /// Locked after the index and the log. In the index, these values are deletions, or missing.
+    unreadable: Mutex<Unreadable>,
 }
 
 impl Replica {
-    /// Creates a copy of `values`, which are all values of the other storage at one revision, in key order.
+    /// Creates a copy of `values`, which are all values of the other storage at one revision, in key order. `unreadable`
+    /// are the keys of the values that could not be decoded, and the reasons.
     #[must_use]
     pub fn new(retention: Retention, values: Range, unreadable: Vec<(Arc<str>, String)>) -> Self {
         let store = Store {
@@ -59,13 +56,13 @@ impl Replica {
     /// Replaces everything. The history starts with these values, and all watches end with [`StorageError::Lagged`].
     pub fn reset(&self, values: Range, unreadable: Vec<(Arc<str>, String)>) {
         let Range { revision, values, .. } = values;
-        let unreadable = unreadable.into_iter().map(|(key, reason)| (key, Unreadable { reason, replaced: None }));
+        let unreadable = Unreadable::at(revision, unreadable);
         let (mut index, mut log) = (Index::of(values, revision), Log::after(self.store.retention, revision));
         {
             let mut current = self.store.index.write();
             mem::swap(&mut *current, &mut index);
             mem::swap(&mut *self.store.log.lock(), &mut log);
-            *self.shared.unreadable.lock() = unreadable.collect();
+            *self.shared.unreadable.lock() = unreadable;
             self.shared.position.send_replace(revision);
         }
         for watcher in log.take_watchers() {
@@ -88,8 +85,7 @@ impl Replica {
                     Delivery::Unreadable { key, revision, completes, reason } => {
                         let key = index.shared_key(&key);
                         index.put(&key, Version::Deleted(revision));
-                        let unreadable = Unreadable { reason: reason.clone(), replaced: None };
-                        self.shared.unreadable.lock().insert(Arc::clone(&key), unreadable);
+                        self.shared.unreadable.lock().insert(&key, revision, &reason);
                         Delivery::Unreadable { key, revision, completes, reason }
                     }
                     Delivery::Progress(revision) => {
@@ -105,7 +101,7 @@ impl Replica {
             index.advance(log.progress());
             effects.freed.trim_excess(&mut index, &mut log, now);
             index.unpin_excess(self.store.retention.pages, now, &mut effects.freed.versions);
-            self.forget_replaced(index.oldest());
+            self.shared.unreadable.lock().forget_before(index.oldest());
             self.shared.position.send_replace(index.revision());
         }
         for watcher in effects.woken {
@@ -130,20 +126,57 @@ impl Replica {
         let previous = index.latest(&key).cloned();
         let current = current.map(|value| StoredValue { key: Arc::clone(&key), ..value });
         index.put(&key, current.clone().map_or(Version::Deleted(revision), Version::Live));
-        let mut unreadable = self.shared.unreadable.lock();
-        if let Some(previous) = unreadable.get_mut(&key).filter(|previous| previous.replaced.is_none()) {
-            previous.replaced = Some(revision);
-            let reason = format!("the previous value is unreadable: {}", previous.reason);
-            return Delivery::Unreadable { key, revision, completes, reason };
+        if let Some(reason) = self.shared.unreadable.lock().replace(&key, revision) {
+            return Delivery::Unreadable { key, revision, completes, reason: of_previous(&reason) };
         }
         Delivery::Event { event: StorageEvent { revision, key, current, previous }, completes }
     }
 
-    fn forget_replaced(&self, oldest: Revision) {
+    /// Adds a value that could not be decoded before. `value` is the one that the other storage has at `revision`. The
+    /// event that wrote it becomes readable, too, if its previous value is.
+    ///
+    /// Does nothing and returns `false` if the latest value of the key is readable, or is another one. Earlier values of
+    /// the key stay unreadable until their history is removed.
+    pub fn repair(&self, key: &str, revision: Revision, value: Option<StoredValue>) -> bool {
+        let mut index = self.store.index.write();
+        let mut log = self.store.log.lock();
         let mut unreadable = self.shared.unreadable.lock();
-        if !unreadable.is_empty() {
-            unreadable.retain(|_, value| value.replaced.is_none_or(|replaced| replaced > oldest));
+        let Some(since) = unreadable.since(key).filter(|since| *since <= revision) else { return false };
+        let is_same = match &value {
+            Some(value) => value.modified <= since,
+            // A later event would have reported another deletion.
+            None => revision <= index.revision(),
+        };
+        if !is_same {
+            return false;
         }
+        let key = index.shared_key(key);
+        let current = value.map(|value| StoredValue { key: Arc::clone(&key), ..value });
+        unreadable.remove(&key);
+        if let Some(value) = &current {
+            index.restore(&key, value.clone());
+        }
+        if since > index.oldest() {
+            let before = since.previous();
+            let unknown = unreadable.reason(&key, before).map(|reason| of_previous(reason));
+            let previous = index.get(&key, before).cloned();
+            log.replace(since, &key, |unread| {
+                let (key, completes) = (Arc::clone(&key), unread.progress() == since);
+                match unknown {
+                    None => {
+                        Delivery::Event { event: StorageEvent { revision: since, key, current, previous }, completes }
+                    }
+                    Some(reason) => Delivery::Unreadable { key, revision: since, completes, reason },
+                }
+            });
+        }
+        true
+    }
+
+    /// Returns keys after `after` whose values could not be decoded, at most `limit`, and the reasons, in key order.
+    #[must_use]
+    pub fn unreadable_after(&self, after: &str, limit: usize) -> Vec<(Arc<str>, Arc<str>)> {
+        self.shared.unreadable.lock().keys_after(after, limit)
     }
 
     /// Returns the current revision.
@@ -172,9 +205,7 @@ impl Replica {
     pub fn get(&self, key: &str, at: Option<Revision>) -> Result<(Revision, Option<StoredValue>), StorageError> {
         let index = self.store.index.read();
         let revision = index.readable(at)?;
-        if let Some(value) = self.shared.unreadable.lock().get(key) {
-            return Err(value.error(key));
-        }
+        self.shared.unreadable.lock().check_key(key, revision)?;
         Ok((revision, index.get(key, revision).cloned()))
     }
 
@@ -190,23 +221,8 @@ impl Replica {
     /// # Errors
     /// If the revision or one of the values under the prefix cannot be read.
     pub fn range(&self, query: &RangeQuery) -> Result<Range, StorageError> {
-        self.check_readable(&query.prefix)?;
-        let range = self.store.range(query)?;
-        // A value that arrived in the meantime is missing in the range.
-        self.check_readable(&query.prefix)?;
-        Ok(range)
-    }
-
-    fn check_readable(&self, prefix: &str) -> Result<(), StorageError> {
-        let unreadable = self.shared.unreadable.lock();
-        if unreadable.is_empty() {
-            return Ok(());
-        }
-        let mut following = unreadable.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
-        match following.next().filter(|(key, _)| key.starts_with(prefix)) {
-            Some((key, value)) => Err(value.error(key)),
-            None => Ok(()),
-        }
+        // At a past revision, values only become readable.
+        self.store.range(query, |revision| self.shared.unreadable.lock().check(&query.prefix, revision))
     }
 
     /// Watches the events under a prefix, like [`Storage::watch`](super::super::Storage::watch). After the history, the
@@ -223,14 +239,14 @@ impl Replica {
         let upto = upto.min(self.revision());
         // Cannot fail, because the revision only grows.
         let _ = self.store.compact(upto);
-        self.forget_replaced(upto);
+        let index = self.store.index.read();
+        self.shared.unreadable.lock().forget_before(index.oldest());
     }
 }
 
-impl Unreadable {
-    fn error(&self, key: &str) -> StorageError {
-        StorageError::Unreadable { key: key.to_owned(), source: self.reason.clone().into() }
-    }
+/// Returns the reason why an event is unreadable whose previous value is.
+fn of_previous(reason: &str) -> String {
+    format!("the previous value is unreadable: {reason}")
 }
 
 impl fmt::Debug for Replica {

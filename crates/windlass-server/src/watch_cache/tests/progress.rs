@@ -30,25 +30,13 @@ impl Scripted {
     }
 }
 
-impl Storage for Scripted {
+impl suite::Forward for Scripted {
+    fn below(&self) -> &dyn Storage {
+        unreachable!("the cache only watches")
+    }
+
     fn revision(&self) -> BoxFuture<'_, Result<Revision, StorageError>> {
         async { Ok(Revision(1)) }.boxed()
-    }
-
-    fn get<'a>(
-        &'a self,
-        _key: &'a str,
-        _at: Option<Revision>,
-    ) -> BoxFuture<'a, Result<(Revision, Option<StoredValue>), StorageError>> {
-        unreachable!("the cache reads no keys")
-    }
-
-    fn range(&self, _query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>> {
-        unreachable!("the cache reads no ranges")
-    }
-
-    fn commit<'a>(&'a self, _: &'a str, _: Expect, _: Change) -> BoxFuture<'a, Result<Committed, CommitError>> {
-        unreachable!("the cache writes nothing")
     }
 
     fn watch<'a>(&'a self, prefix: &'a str, after: Revision) -> BoxFuture<'a, Result<EventStream, StorageError>> {
@@ -60,10 +48,6 @@ impl Storage for Scripted {
 
     fn request_progress(&self) {
         self.progress_requests.fetch_add(1, Ordering::SeqCst);
-    }
-
-    fn compact(&self, _: Revision) -> BoxFuture<'_, Result<(), StorageError>> {
-        unreachable!("the cache compacts nothing")
     }
 }
 
