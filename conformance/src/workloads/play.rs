@@ -146,7 +146,11 @@ impl Stage<'_> {
             Step::Pods { selection, change } => {
                 let pods = self.pods(selection, *change).await;
                 for pod in &pods {
-                    self.apply_change(pod, *change).await?;
+                    match self.apply_change(pod, *change).await {
+                        // A controller has deleted the pod in the meantime.
+                        Err(error) if error.is_not_found() => {}
+                        outcome => outcome?,
+                    }
                 }
                 return Ok(if pods.is_empty() { StepOutcome::Nothing } else { StepOutcome::Something });
             }
