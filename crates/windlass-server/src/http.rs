@@ -13,7 +13,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use futures::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
-use tokio::time;
+use tokio::time::{self, Instant};
 use windlass_api::Status;
 
 use crate::{
@@ -57,8 +57,13 @@ use self::{
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
 
-/// The response to a request that takes too long, also because its body is incomplete. The status has no kind and is sent as plain text.
-const INCOMPLETE: &str = r#"{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the allotted timeout","reason":"Timeout","details":{},"code":504}"#;
+/// The response to a request that takes too long. The status has no kind and is sent as plain text.
+const TIMED_OUT: &str = concat!(
+    r#"{"metadata":{},"status":"Failure","#,
+    r#""message":"Timeout: request did not complete within the allotted timeout","#,
+    r#""reason":"Timeout","details":{},"code":504}"#,
+    "\n"
+);
 
 /// The origin of a request.
 #[derive(Clone, Debug)]
@@ -87,6 +92,8 @@ pub(crate) struct Exchange {
     headers: HeaderMap,
     warnings: Warnings,
     stopping: Stopping,
+    /// The end of the time limit, if there is one.
+    deadline: Option<Instant>,
     /// The user for whom the request runs. Empty before authentication.
     user: Arc<User>,
 }
@@ -99,8 +106,8 @@ pub(crate) enum Failure {
     Unauthorized(Status),
     /// The path does not exist. Answered in plain text.
     NotFound,
-    /// The body was not received completely, or the time limit has passed.
-    Incomplete,
+    /// The time limit has passed. Also the answer to an incomplete body.
+    TimedOut,
     /// The request cannot be processed. Answered in plain text.
     Internal {
         target: String,
@@ -120,7 +127,7 @@ impl From<ReadError> for Failure {
     fn from(error: ReadError) -> Self {
         match error {
             ReadError::Refused(status) => Self::Status(*status),
-            ReadError::Incomplete => Self::Incomplete,
+            ReadError::Incomplete => Self::TimedOut,
         }
     }
 }
@@ -139,7 +146,7 @@ impl Failure {
             Self::Status(status) | Self::Unauthorized(status) => status.code,
             Self::NotFound => 404,
             Self::Malformed => 400,
-            Self::Incomplete => 504,
+            Self::TimedOut => 504,
             Self::Internal { .. } => 500,
         }
     }
@@ -150,7 +157,7 @@ impl Failure {
             Self::Unauthorized(status) => respond::unauthorized(status, encoding),
             Self::NotFound => respond::text(StatusCode::NOT_FOUND, "404 page not found\n"),
             Self::Malformed => respond::text(StatusCode::BAD_REQUEST, "400 Bad Request"),
-            Self::Incomplete => respond::respond(StatusCode::GATEWAY_TIMEOUT, respond::TEXT, Body::whole(INCOMPLETE)),
+            Self::TimedOut => respond::respond(StatusCode::GATEWAY_TIMEOUT, respond::TEXT, Body::whole(TIMED_OUT)),
             Self::Internal { target, why } => {
                 let message = format!("Internal Server Error: {}: {why}\n", go_quote(target));
                 respond::text(StatusCode::INTERNAL_SERVER_ERROR, message)
@@ -185,7 +192,12 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
         }
         let info = RequestInfo::new(&method, uri.path(), &query)?;
         let limit =
-            if info.is_long_running() { None } else { Some(options::time_limit(&query, server.request_timeout)?) };
+            if info.has_time_limit() { Some(options::time_limit(&query, server.request_timeout)?) } else { None };
+        if info.resource.is_some() {
+            // The start of the server is not a part of its first request.
+            server.registry().await?;
+        }
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let mut exchange = Exchange {
             method,
             info,
@@ -194,6 +206,7 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
             headers,
             warnings: warnings.clone(),
             stopping: origin.stopping.clone(),
+            deadline,
             user: Arc::default(),
         };
         let answered = async {
@@ -202,11 +215,7 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
             exchange.user = user;
             answer(&server, exchange, body).await
         };
-        match limit {
-            // What is in progress is dropped. A commit that the storage has received may happen.
-            Some(limit) => time::timeout(limit, answered).await.unwrap_or(Err(Failure::Incomplete)),
-            None => answered.await,
-        }
+        until(deadline, answered).await
     });
     let mut response = match AssertUnwindSafe(answer).catch_unwind().await {
         Ok(Ok(response)) => response,
@@ -228,6 +237,14 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
         headers.append(header::WARNING, warning);
     }
     response
+}
+
+/// Drops the work of a request at its deadline. A commit that the storage has received may happen.
+async fn until<T>(deadline: Option<Instant>, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    match deadline {
+        Some(deadline) => time::timeout_at(deadline, work).await.unwrap_or(Err(Failure::TimedOut)),
+        None => work.await,
+    }
 }
 
 /// Returns the user for whom a request runs.

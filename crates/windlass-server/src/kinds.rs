@@ -389,6 +389,10 @@ impl Strategy for BuiltIn {
         (self.kind.field)(object, label).unwrap_or_else(|| self.kind.rules.field_text(object, label))
     }
 
+    fn has_claims(&self) -> bool {
+        self.claims.is_some()
+    }
+
     fn stored(&self, object: &Value) {
         match &self.claims {
             Some((ClaimPart::Claim, allocator)) => allocator.record_address(object),

@@ -173,11 +173,11 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets the maximum time for a request, except watches and other long-running requests. Defaults to 60 s. The parameter
-    /// `timeout` of a request can only shorten it.
+    /// Sets the maximum time until the response to a request begins, except for watches and other long-running requests.
+    /// Defaults to 60 s. The parameter `timeout` of a request can only shorten it. A write of one object has at most 34 s,
+    /// as in kube-apiserver.
     ///
-    /// A request that takes longer fails with code 504. Its work is dropped, but a write that the storage has already received
-    /// may happen.
+    /// A request that takes longer fails with code 504. A write can still happen after that.
     pub const fn request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
         self

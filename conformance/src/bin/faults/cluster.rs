@@ -79,7 +79,7 @@ impl Cluster {
         &self.endpoints
     }
 
-    /// Stops a server, and starts it as the other version, which it returns. So most of the time, both versions serve.
+    /// Stops a server, and starts it as the other version. Returns that version.
     pub(crate) async fn change_version(&mut self, server: usize) -> Result<&'static str> {
         let server = &mut self.servers[server];
         let [old, new] = VERSIONS;

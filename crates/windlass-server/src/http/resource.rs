@@ -1,10 +1,11 @@
 //! Requests for resources: dispatches a path and a method to a verb of the registry, and renders the result.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, panic::resume_unwind, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use http_body::Body as _;
+use tokio::time;
 use windlass_api::{PatchKind, Status, StatusDetails, reason};
 
 use super::{
@@ -15,7 +16,7 @@ use super::{
     options::{WriteOptions, delete_params, delete_params_of, list_params, watch_params},
     read::{self, RequestBody},
     respond::{self, Renderer},
-    watch,
+    until, watch,
 };
 use crate::request::ResourcePath;
 use crate::{
@@ -30,6 +31,9 @@ use crate::{
     table::{self, IncludeObject},
     trace_context::TraceContext,
 };
+
+/// The time limit of a write of one object, as in kube-apiserver. It begins when the body was received.
+const WRITE_LIMIT: Duration = Duration::from_secs(34);
 
 /// The requested operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,16 +90,22 @@ pub(super) async fn answer(
     let meter = server.metrics().begin(request_labels(exchange, path, resource, operation));
     let request = Request { server, exchange, registry, target, endpoint, meter: &meter };
     // Boxed to keep the future of a get small.
-    let answer = match operation {
-        Operation::Get => request.get().await,
-        Operation::List => Box::pin(request.list()).await,
-        Operation::Watch => Box::pin(request.watch(&path.name)).await,
-        Operation::Create => Box::pin(request.create(body)).await,
-        Operation::Update => Box::pin(request.update(body)).await,
-        Operation::Patch => Box::pin(request.patch(body)).await,
-        Operation::Delete => Box::pin(request.delete(body)).await,
-        Operation::DeleteCollection => Box::pin(request.delete_collection(body)).await,
-    };
+    let answer = until(exchange.deadline, async {
+        match operation {
+            Operation::Get => request.get().await,
+            Operation::List => Box::pin(request.list()).await,
+            Operation::Watch => Box::pin(request.watch(&path.name)).await,
+            Operation::Create => Box::pin(request.create(body)).await,
+            Operation::Update => Box::pin(request.update(body)).await,
+            Operation::Patch => Box::pin(request.patch(body)).await,
+            Operation::Delete => Box::pin(request.delete(body)).await,
+            Operation::DeleteCollection => Box::pin(request.delete_collection(body)).await,
+        }
+    })
+    .await;
+    if matches!(answer, Err(Failure::TimedOut)) {
+        tracing::debug!(method = %exchange.method, target = exchange.target(), "a request has timed out");
+    }
     meter.record_response(answer.as_ref().map_or_else(Failure::code, |response| response.status().as_u16()));
     answer
 }
@@ -289,7 +299,7 @@ impl Request<'_> {
         } else if self.target.resource.plural == "bindings" && self.target.resource.group.is_empty() {
             self.registry.create_binding(&self.target, &body, &params).await?
         } else {
-            self.registry.create(&self.target, body, params).await?
+            self.write(|registry, target| async move { registry.create(&target, body, params).await }).await?
         };
         self.written(&renderer, written)
     }
@@ -299,7 +309,8 @@ impl Request<'_> {
         // For updates the options are validated before the body is read, as in kube-apiserver.
         let params = self.write_params(self.write_options("UpdateOptions")?);
         let body = self.object(body).await?;
-        let written = self.registry.update(&self.target, body, params).await?;
+        let update = |registry: Registry, target| async move { registry.update(&target, body, params).await };
+        let written = self.write(update).await?;
         self.written(&renderer, written)
     }
 
@@ -313,19 +324,22 @@ impl Request<'_> {
             PatchKind::Merge => PatchType::Merge,
             PatchKind::Strategic => PatchType::Strategic,
             PatchKind::Apply => {
-                let force = options.force;
-                let written = self.registry.apply(&self.target, &body, force, self.write_params(options)).await?;
-                return self.written(&renderer, written);
+                let (force, params) = (options.force, self.write_params(options));
+                let apply =
+                    |registry: Registry, target| async move { registry.apply(&target, &body, force, params).await };
+                return self.written(&renderer, self.write(apply).await?);
             }
         };
-        let written = self.registry.patch(&self.target, patch, body, self.write_params(options)).await?;
-        self.written(&renderer, written)
+        let params = self.write_params(options);
+        let patch = |registry: Registry, target| async move { registry.patch(&target, patch, body, params).await };
+        self.written(&renderer, self.write(patch).await?)
     }
 
     async fn delete(self, body: RequestBody) -> Result<Response<Body>, Failure> {
         let renderer = self.renderer()?;
         let params = self.delete_params(body).await?;
-        let deleted = self.registry.delete(&self.target, params).await?;
+        let delete = |registry: Registry, target| async move { registry.delete(&target, params).await };
+        let deleted = self.write(delete).await?;
         let code = if deleted.accepted { StatusCode::ACCEPTED } else { StatusCode::OK };
         self.answer(&renderer, deleted.answer, code)
     }
@@ -334,8 +348,40 @@ impl Request<'_> {
         let renderer = self.renderer()?;
         let list = list_params(&self.exchange.query)?;
         let params = self.delete_params(body).await?;
-        let list = self.registry.delete_collection(&self.target, params, list).await?;
+        let delete =
+            |registry: Registry, target| async move { registry.delete_collection(&target, params, list).await };
+        let list = self.finish(delete).await?;
         Ok(renderer.list(list).await?)
+    }
+
+    /// Runs a write of one object, in at most [`WRITE_LIMIT`].
+    async fn write<T, W>(&self, write: impl FnOnce(Registry, Target) -> W) -> Result<T, Status>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T, Status>> + Send + 'static,
+    {
+        time::timeout(WRITE_LIMIT, self.finish(write)).await.unwrap_or_else(|_| {
+            let message = "Timeout: request did not complete within requested timeout - context deadline exceeded";
+            let details = StatusDetails::default();
+            Err(Status::failure(504, reason::TIMEOUT, message).with_details(details))
+        })
+    }
+
+    /// Runs a write. If the kind has claims, it runs to its end, even if the request ends before: otherwise claims could
+    /// remain that nothing releases, such as the addresses of a service.
+    async fn finish<T, W>(&self, write: impl FnOnce(Registry, Target) -> W) -> Result<T, Status>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T, Status>> + Send + 'static,
+    {
+        let written = write(self.registry.clone(), self.target.clone());
+        if !self.target.resource.strategy.has_claims() {
+            return written.await;
+        }
+        tokio::spawn(written).await.map_err(|error| match error.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
+            Err(cancelled) => Status::internal(cancelled),
+        })?
     }
 
     /// Negotiates the rendering of the response.

@@ -131,6 +131,15 @@ impl RequestInfo {
     pub(crate) fn is_long_running(&self) -> bool {
         self.resource.is_some() && self.verb == "watch"
     }
+
+    /// Reports whether the request must be answered within a time limit. Watches and connections to pods, nodes and services
+    /// need not.
+    pub(crate) fn has_time_limit(&self) -> bool {
+        let connects = |resource: &ResourcePath| {
+            matches!(&*resource.subresource, "attach" | "exec" | "proxy" | "log" | "portforward")
+        };
+        !matches!(&*self.verb, "watch" | "proxy") && !self.resource.as_ref().is_some_and(connects)
+    }
 }
 
 /// Returns the name that the field selector requires, if any.

@@ -101,6 +101,11 @@ pub(crate) trait Strategy: fmt::Debug + Send + Sync + 'static {
         self.rules().fields.iter().any(|field| field.label == label)
     }
 
+    /// Reports whether writes claim or release something, which is more than the object itself.
+    fn has_claims(&self) -> bool {
+        false
+    }
+
     /// Receives an object that this server has stored, or that was stored before it started; called if
     /// [`Rules::restores`].
     fn stored(&self, _object: &Value) {}

@@ -243,7 +243,7 @@ async fn many_unreadable_values_cause_few_attempts() {
 async fn values_that_stay_unreadable_hold_up_no_other() {
     let (below, lock) = (Below::new(), Lock::default());
     lock.close();
-    // For each a reason of its own.
+    // Each has a different reason.
     for n in 0..FAILURES * 3 {
         let damaged = Change::Put(format!("!{n}").into());
         below.store.commit(&format!("/a/{n:04}"), Expect::Absent, damaged).await.unwrap();

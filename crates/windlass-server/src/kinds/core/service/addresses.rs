@@ -34,7 +34,7 @@ pub(super) const MANAGER: &str = "ipallocator.k8s.io";
 /// The default range.
 const DEFAULT: &str = "kubernetes";
 
-/// The number of attempts to read the ranges while they do not change.
+/// The number of times that the ranges are read again, because they have changed in the meantime.
 const REFRESHES: usize = 3;
 
 /// Claims the addresses and ports of services.
@@ -315,7 +315,7 @@ impl AddressAllocator {
         self.refresh_from(read).await
     }
 
-    /// Replaces what is known by the objects that a function reads. Meanwhile, it stays known.
+    /// Replaces the known ranges and addresses by those that `read` returns. Until then, they stay in use.
     async fn refresh_from<'r>(
         &self,
         mut read: impl FnMut(&'static str) -> BoxFuture<'r, Result<Vec<Value>, Status>>,
@@ -339,8 +339,11 @@ impl AddressAllocator {
 
 impl Known {
     fn replace_ranges(&mut self, ranges: Ranges) {
-        self.range_changes += 1;
-        self.ranges = ranges;
+        // Several refreshes at a time must not invalidate each other.
+        if self.ranges != ranges {
+            self.range_changes += 1;
+            self.ranges = ranges;
+        }
     }
 }
 
