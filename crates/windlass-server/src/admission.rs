@@ -23,6 +23,7 @@ mod creation;
 mod escalation;
 mod limits;
 mod nodes;
+mod pod_security;
 mod pods;
 mod protection;
 mod service_accounts;
@@ -35,6 +36,7 @@ pub(crate) use self::{
     escalation::NoEscalation,
     limits::LimitRanges,
     nodes::TaintNewNodes,
+    pod_security::PodSecurity,
     pods::PodDefaults,
     protection::ProtectStorage,
     service_accounts::ServiceAccounts,
@@ -60,8 +62,9 @@ pub(crate) fn chain(pod_accounts: PodAccounts, authorizer: Arc<Authorizer>) -> V
     if pod_accounts == PodAccounts::Required {
         chain.push(Arc::new(ServiceAccounts));
     }
-    let rest: [Arc<dyn Admission>; 12] = [
+    let rest: [Arc<dyn Admission>; 13] = [
         Arc::new(TaintNewNodes),
+        Arc::new(PodSecurity::default()),
         Arc::new(PriorityClasses),
         Arc::new(PodDefaults),
         Arc::new(DefaultClasses),
