@@ -48,6 +48,7 @@ cases! {
     patches
     paths
     pod_parts
+    pod_security
     pods
     policy
     rbac
