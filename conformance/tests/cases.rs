@@ -51,6 +51,7 @@ cases! {
     pod_security
     pods
     policy
+    quotas
     rbac
     refusals
     reset

@@ -26,6 +26,7 @@ mod nodes;
 mod pod_security;
 mod pods;
 mod protection;
+mod quota;
 mod service_accounts;
 mod webhooks;
 
@@ -39,6 +40,7 @@ pub(crate) use self::{
     pod_security::PodSecurity,
     pods::PodDefaults,
     protection::ProtectStorage,
+    quota::ResourceQuotas,
     service_accounts::ServiceAccounts,
     webhooks::Webhooks,
 };
@@ -62,7 +64,7 @@ pub(crate) fn chain(pod_accounts: PodAccounts, authorizer: Arc<Authorizer>) -> V
     if pod_accounts == PodAccounts::Required {
         chain.push(Arc::new(ServiceAccounts));
     }
-    let rest: [Arc<dyn Admission>; 13] = [
+    let rest: [Arc<dyn Admission>; 14] = [
         Arc::new(TaintNewNodes),
         Arc::new(PodSecurity::default()),
         Arc::new(PriorityClasses),
@@ -75,6 +77,7 @@ pub(crate) fn chain(pod_accounts: PodAccounts, authorizer: Arc<Authorizer>) -> V
         Arc::new(SignerPermissions(Arc::clone(&authorizer))),
         Arc::new(CertificateSubjects),
         Arc::new(Webhooks::default()),
+        Arc::new(ResourceQuotas::default()),
         Arc::new(NoEscalation(authorizer)),
     ];
     chain.extend(rest);

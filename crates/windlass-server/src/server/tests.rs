@@ -32,6 +32,7 @@ mod identity;
 mod lasting;
 mod limits;
 mod protobuf;
+mod quotas;
 mod sockets;
 mod versions;
 mod views;
