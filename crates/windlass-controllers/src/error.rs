@@ -47,7 +47,9 @@ impl ReconcileError {
         let error = match self {
             Self::StaleCache { .. } => return true,
             Self::Client(error) => error,
-            Self::Decode(_) | Self::Index(_) | Self::Watch(_) | Self::Selector(_) | Self::Conflict { .. } => return false,
+            Self::Decode(_) | Self::Index(_) | Self::Watch(_) | Self::Selector(_) | Self::Conflict { .. } => {
+                return false;
+            }
         };
         let verb = error.operation().map(|operation| operation.verb);
         error.is_conflict() || (error.is_not_found() && verb != Some(Verb::Create))

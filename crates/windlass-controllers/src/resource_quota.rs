@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn reduction_waits_until_the_quota_is_not_charged() {
-        let (pending, key) = (Pending::default(), || ObjectRef::namespaced("n", "q"));
+        let (pending, key) = (Pending::default(), || ObjectRef::new("q"));
         let start = Instant::now();
         let pause = |version: &str, after: Duration| pending.pause_at(key(), version.to_owned(), start + after);
         assert_eq!(pause("1", Duration::ZERO), Some(GRACE));

@@ -56,9 +56,9 @@ impl Monitors {
         let is_complete = |counters: &[Counter]| {
             names.iter().all(|name| counters.iter().any(|counter| counter.evaluator.counts(name)))
         };
-        let is_recent = known.as_ref().is_some_and(|(at, counters)| {
-            at.elapsed() < if is_complete(counters) { RESYNC } else { REDISCOVERY }
-        });
+        let is_recent = known
+            .as_ref()
+            .is_some_and(|(at, counters)| at.elapsed() < if is_complete(counters) { RESYNC } else { REDISCOVERY });
         if !is_recent {
             *known = Some((Instant::now(), discover(client).await?));
         }
@@ -83,9 +83,11 @@ impl Monitors {
     /// Ends the watches of resources that no quota limits.
     pub(super) async fn release(&self, quotas: &[Cached<ResourceQuota>]) {
         let Some((_, counters)) = self.known.lock().await.clone() else { return };
-        let names: Vec<String> = quotas.iter().filter_map(|quota| quota.get().ok()).flat_map(|quota| {
-            super::hard_of(&quota).keys().cloned().collect::<Vec<_>>()
-        }).collect();
+        let names: Vec<String> = quotas
+            .iter()
+            .filter_map(|quota| quota.get().ok())
+            .flat_map(|quota| super::hard_of(&quota).keys().cloned().collect::<Vec<_>>())
+            .collect();
         for counter in counters.iter() {
             if names.iter().any(|name| counter.evaluator.counts(name)) {
                 continue;
@@ -155,7 +157,10 @@ impl Visitor for Start {
         monitors: &'v Monitors,
         counter: &'v Counter,
         watch: Watch<T>,
-    ) -> BoxFuture<'v, Self::Output> {
+    ) -> BoxFuture<'v, Self::Output>
+    where
+        Self: 'v,
+    {
         let quotas = monitors.cluster.informer(&Watch::<ResourceQuota>::all()).store();
         let changes = UsageChanges {
             evaluator: counter.evaluator.clone(),
@@ -163,7 +168,7 @@ impl Visitor for Start {
             clock: monitors.cluster.clock().clone(),
         };
         let evaluator = counter.evaluator.clone();
-        let affected = move |object: &Cached<T>| quotas_of(&quotas, &evaluator, object.key().namespace());
+        let affected = move |object: &Cached<T>| quotas_of(&quotas, &evaluator, object.key().namespace.as_deref());
         Box::pin(async move { Ok(monitors.handle.watches_with(watch.filter(changes), affected).await?) })
     }
 }
@@ -215,7 +220,10 @@ impl Visitor for Forget {
         monitors: &'v Monitors,
         counter: &'v Counter,
         watch: Watch<T>,
-    ) -> BoxFuture<'v, Self::Output> {
+    ) -> BoxFuture<'v, Self::Output>
+    where
+        Self: 'v,
+    {
         let is_shared = counter.resource.group.is_empty()
             && matches!(&*counter.resource.plural, "pods" | "services" | "persistentvolumeclaims");
         Box::pin(async move {
@@ -258,7 +266,7 @@ impl<T: Object> Predicate<T> for UsageChanges {
     }
 
     fn updated(&self, old: &Cached<T>, new: &Cached<T>) -> bool {
-        if quotas_of(&self.quotas, &self.evaluator, new.key().namespace()).is_empty() {
+        if quotas_of(&self.quotas, &self.evaluator, new.key().namespace.as_deref()).is_empty() {
             return false;
         }
         let now = self.clock.now();
