@@ -39,6 +39,8 @@ use crate::error::ReconcileError;
 const WORKERS: usize = 5;
 /// The interval between two computations of a quota without an event.
 const RESYNC: Duration = Duration::from_secs(300);
+/// The time after a change of the usage until it is computed again, because the cache may have been stale.
+const VERIFICATION: Duration = Duration::from_secs(5);
 /// The interval between two discoveries for a quota that limits an unknown resource.
 const REDISCOVERY: Duration = Duration::from_secs(30);
 /// The time without a charge after which usage may be reduced.
@@ -97,7 +99,12 @@ async fn reconcile(
         let status = ResourceQuotaStatus { hard: Some(hard_of(&quota).clone()), used: Some(texts) };
         let changed = ResourceQuota { status: Some(status), ..(*quota).clone() };
         match cx.client().update_status(&changed).await {
-            Ok(_) => pending.forget(key),
+            Ok(_) => {
+                pending.forget(key);
+                if computed.failure.is_none() {
+                    return Ok(Action::requeue_after(VERIFICATION));
+                }
+            }
             Err(error) if error.is_conflict() => return Ok(Action::requeue_after(AFTER_CONFLICT)),
             Err(error) if error.is_not_found() => return Ok(Action::await_change()),
             Err(error) => return Err(error.into()),

@@ -19,6 +19,7 @@ use crate::{
 
 mod certificates;
 mod classes;
+mod configuration;
 mod creation;
 mod escalation;
 mod limits;
@@ -37,13 +38,13 @@ pub(crate) use self::{
     escalation::NoEscalation,
     limits::LimitRanges,
     nodes::TaintNewNodes,
-    pod_security::PodSecurity,
     pods::PodDefaults,
     protection::ProtectStorage,
-    quota::ResourceQuotas,
     service_accounts::ServiceAccounts,
     webhooks::Webhooks,
 };
+
+pub use self::configuration::{AdmissionConfiguration, AdmissionConfigurationError};
 
 /// The service account requirements of new pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +59,11 @@ pub enum PodAccounts {
 }
 
 /// Returns the plugins, in order.
-pub(crate) fn chain(pod_accounts: PodAccounts, authorizer: Arc<Authorizer>) -> Vec<Arc<dyn Admission>> {
+pub(crate) fn chain(
+    pod_accounts: PodAccounts,
+    configuration: &AdmissionConfiguration,
+    authorizer: Arc<Authorizer>,
+) -> Vec<Arc<dyn Admission>> {
     let mut chain: Vec<Arc<dyn Admission>> =
         vec![Arc::new(CreateOnUpdate(Arc::clone(&authorizer))), Arc::new(NamespaceLifecycle), Arc::new(LimitRanges)];
     if pod_accounts == PodAccounts::Required {
@@ -66,7 +71,7 @@ pub(crate) fn chain(pod_accounts: PodAccounts, authorizer: Arc<Authorizer>) -> V
     }
     let rest: [Arc<dyn Admission>; 14] = [
         Arc::new(TaintNewNodes),
-        Arc::new(PodSecurity::default()),
+        Arc::new(configuration.pod_security()),
         Arc::new(PriorityClasses),
         Arc::new(PodDefaults),
         Arc::new(DefaultClasses),
@@ -77,7 +82,7 @@ pub(crate) fn chain(pod_accounts: PodAccounts, authorizer: Arc<Authorizer>) -> V
         Arc::new(SignerPermissions(Arc::clone(&authorizer))),
         Arc::new(CertificateSubjects),
         Arc::new(Webhooks::default()),
-        Arc::new(ResourceQuotas::default()),
+        Arc::new(configuration.resource_quotas()),
         Arc::new(NoEscalation(authorizer)),
     ];
     chain.extend(rest);

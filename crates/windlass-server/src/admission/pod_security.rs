@@ -13,10 +13,8 @@ use serde_json::Value;
 use tokio::{task::yield_now, time::Instant};
 use windlass_api::{GroupKind, Status};
 
-use self::{
-    checks::{PodParts, Violation, details, reasons, violations},
-    policy::{Level, Policy, Standard},
-};
+use self::checks::{PodParts, Violation, details, reasons, violations};
+pub(super) use self::policy::{Level, Policy, Standard, Version};
 use crate::{
     codec::go_quote,
     object::{Errors, Tree},
@@ -105,6 +103,10 @@ impl Admission for PodSecurity {
 }
 
 impl PodSecurity {
+    pub(super) const fn new(defaults: Policy, exemptions: Exemptions) -> Self {
+        Self { defaults, exemptions }
+    }
+
     /// Checks the labels of a namespace, and warns of existing pods that violate a new standard.
     async fn check_namespace(&self, registry: &Registry, write: &Attributes) -> Result<(), Status> {
         let latest = registry.resources().kubernetes();

@@ -13,8 +13,9 @@ use futures::future::BoxFuture;
 use tokio::time::timeout;
 use windlass_api::{Status, quota::Evaluator};
 
+pub(super) use self::charge::LimitedResource;
 use self::{
-    charge::{Charge, LimitedResource, Outcome, Quota},
+    charge::{Charge, Outcome, Quota},
     line::Lines,
 };
 use crate::{
@@ -42,13 +43,6 @@ pub(crate) struct ResourceQuotas {
     user: Arc<User>,
 }
 
-impl Default for ResourceQuotas {
-    fn default() -> Self {
-        let user = Arc::new(User::new("system:apiserver").in_groups([MASTERS]));
-        Self { limited: Vec::new(), lines: Lines::default(), user }
-    }
-}
-
 impl Admission for ResourceQuotas {
     fn handles(&self, write: &Attributes) -> bool {
         matches!(write.operation, Operation::Create | Operation::Update) && write.resource.is_namespaced()
@@ -72,6 +66,11 @@ impl Admission for ResourceQuotas {
 }
 
 impl ResourceQuotas {
+    pub(super) fn new(limited: Vec<LimitedResource>) -> Self {
+        let user = Arc::new(User::new("system:apiserver").in_groups([MASTERS]));
+        Self { limited, lines: Lines::default(), user }
+    }
+
     /// Checks charges and adds them to the quotas of the namespace. Returns a result for each charge.
     async fn serve(
         &self,

@@ -31,6 +31,7 @@ mod extensions;
 mod identity;
 mod lasting;
 mod limits;
+mod pod_security;
 mod protobuf;
 mod quotas;
 mod sockets;

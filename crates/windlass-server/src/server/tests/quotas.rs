@@ -119,3 +119,24 @@ async fn other_namespaces_are_not_limited() {
     let limited = "/api/v1/namespaces/kube-system/secrets";
     assert_eq!(post(&service, limited, secret("s")).await.code, 403);
 }
+
+#[tokio::test]
+async fn limited_resources_need_a_quota() {
+    let content = json!({
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "ResourceQuotaConfiguration",
+        "limitedResources": [{"resource": "secrets", "matchContains": ["count/"]}],
+    });
+    let file = json!({
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AdmissionConfiguration",
+        "plugins": [{"name": "ResourceQuota", "configuration": content}],
+    });
+    let configuration = crate::AdmissionConfiguration::parse(file, |_| Err("there is no other file".into())).unwrap();
+    let service = Server::builder().entropy(Entropy::seeded(1)).admission(configuration).build().service();
+    let refused = post(&service, SECRETS, secret("s")).await;
+    let message = "secrets \"s\" is forbidden: insufficient quota to consume: count/secrets";
+    assert_eq!(refused.json()["message"], message);
+    create_quota(&service, "default", "q", json!({"count/secrets": "1"})).await;
+    assert_eq!(post(&service, SECRETS, secret("s")).await.code, 201);
+}
