@@ -99,11 +99,11 @@ impl Evaluator {
     #[must_use]
     pub fn is_affected(&self, subresource: Option<&str>, changes: Option<(&Value, &Value)>) -> bool {
         match (self.kind, subresource, changes) {
-            (_, None, None) => true,
             (Kind::Pod, None, Some((new, old))) => pods::is_terminating(new) != pods::is_terminating(old),
-            (Kind::Pod, Some("resize"), Some(_)) => true,
-            (Kind::PersistentVolumeClaim, None | Some("status"), Some(_)) => true,
-            (Kind::Service | Kind::ResourceClaim, None, Some(_)) => true,
+            (_, None, None)
+            | (Kind::Pod, Some("resize"), Some(_))
+            | (Kind::PersistentVolumeClaim, None | Some("status"), Some(_))
+            | (Kind::Service | Kind::ResourceClaim, None, Some(_)) => true,
             _ => false,
         }
     }

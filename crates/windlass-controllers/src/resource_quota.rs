@@ -24,6 +24,7 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity as Text,
 };
 use parking_lot::Mutex;
+use serde_json::json;
 use tokio::time::Instant;
 use windlass_api::{
     ObjectExt, ObjectRef, Quantity,
@@ -38,7 +39,7 @@ use crate::error::ReconcileError;
 /// The number of quotas that are computed at the same time.
 const WORKERS: usize = 5;
 /// The interval between two computations of a quota without an event.
-const RESYNC: Duration = Duration::from_secs(300);
+const RESYNC: Duration = Duration::from_mins(5);
 /// The time after a change of the usage until it is computed again, because the cache may have been stale.
 const VERIFICATION: Duration = Duration::from_secs(5);
 /// The interval between two discoveries for a quota that limits an unknown resource.
@@ -47,8 +48,8 @@ const REDISCOVERY: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_millis(200);
 /// The time after which usage is reduced in spite of new charges.
 const LONGEST_GRACE: Duration = Duration::from_secs(2);
-/// The pause after a conflict with a charge.
-const AFTER_CONFLICT: Duration = Duration::from_millis(50);
+/// The number of attempts with the quota that the server has, after a conflict. Further attempts have a back-off.
+const LIVE_ATTEMPTS: usize = 3;
 
 /// Adds the controller to a manager.
 pub(crate) fn add_to(manager: &mut Manager) {
@@ -83,37 +84,51 @@ async fn reconcile(
         monitors.release(&quotas.list()).await;
         return Ok(Action::await_change());
     };
-    let quota = cached.get()?;
-    let computed = compute(&cached, &quota, cx, monitors).await?;
+    let mut outcome = write_usage(&*cached.get()?, cx, monitors, pending).await;
+    for _ in 0..LIVE_ATTEMPTS {
+        match &outcome {
+            Err(ReconcileError::Client(error)) if error.is_conflict() => {}
+            _ => break,
+        }
+        // The quota was charged, or its cache is stale.
+        let Some(live) = cx.live().get_opt::<ResourceQuota>(key.clone()).await? else {
+            return Ok(Action::await_change());
+        };
+        outcome = write_usage(&live, cx, monitors, pending).await;
+    }
+    outcome
+}
+
+/// Computes the usage of a quota and writes it, unless the quota was changed since it was read.
+async fn write_usage(
+    quota: &ResourceQuota,
+    cx: &Context,
+    monitors: &Monitors,
+    pending: &Pending,
+) -> Result<Action, ReconcileError> {
+    let computed = compute(quota, cx, monitors).await?;
     let status = quota.status.clone().unwrap_or_default();
-    let (hard, used) = (amounts(hard_of(&quota)), &computed.used);
+    let (hard, used) = (amounts(hard_of(quota)), &computed.used);
     let old = status.used.as_ref().map(amounts);
     let is_dirty = status.hard.as_ref().map(amounts).as_ref() != Some(&hard) || old.as_ref() != Some(used);
     if is_dirty {
         if old.is_some_and(|old| reduces(&old, used))
-            && let Some(pause) = pending.pause(&cached)
+            && let Some(pause) = pending.pause(quota)
         {
             return Ok(Action::requeue_after(pause));
         }
         let texts = used.iter().map(|(name, amount)| (name.clone(), Text::from(amount))).collect();
-        let status = ResourceQuotaStatus { hard: Some(hard_of(&quota).clone()), used: Some(texts) };
-        let changed = ResourceQuota { status: Some(status), ..(*quota).clone() };
-        match cx.client().update_status(&changed).await {
-            Ok(_) => {
-                pending.forget(key);
-                if computed.failure.is_none() {
-                    return Ok(Action::requeue_after(VERIFICATION));
-                }
-            }
-            Err(error) if error.is_conflict() => return Ok(Action::requeue_after(AFTER_CONFLICT)),
+        let status = ResourceQuotaStatus { hard: Some(hard_of(quota).clone()), used: Some(texts) };
+        match cx.client().update_status(&ResourceQuota { status: Some(status), ..quota.clone() }).await {
+            Ok(_) => {}
             Err(error) if error.is_not_found() => return Ok(Action::await_change()),
             Err(error) => return Err(error.into()),
         }
-    } else {
-        pending.forget(key);
     }
+    pending.forget(&quota.object_ref());
     match computed.failure {
         Some(failure) => Err(failure),
+        None if is_dirty => Ok(Action::requeue_after(VERIFICATION)),
         None if computed.is_complete => Ok(Action::requeue_after(RESYNC)),
         None => Ok(Action::requeue_after(REDISCOVERY)),
     }
@@ -128,15 +143,10 @@ struct Computed {
     failure: Option<ReconcileError>,
 }
 
-async fn compute(
-    cached: &Cached<ResourceQuota>,
-    quota: &ResourceQuota,
-    cx: &Context,
-    monitors: &Monitors,
-) -> Result<Computed, ReconcileError> {
+async fn compute(quota: &ResourceQuota, cx: &Context, monitors: &Monitors) -> Result<Computed, ReconcileError> {
     let hard = hard_of(quota);
     let names: Vec<&str> = hard.keys().map(String::as_str).collect();
-    let scopes = cached.project().map(|quota| ScopeRequirement::of_quota(&quota))?;
+    let scopes = ScopeRequirement::of_quota(&json!({"spec": quota.spec}));
     let (counters, is_complete) = monitors.counters(cx.live(), &names).await?;
     let now = cx.clock().now();
     let (mut counted, mut failed, mut failure) = (Amounts::new(), Vec::new(), None);
@@ -190,8 +200,8 @@ struct Reduction {
 
 impl Pending {
     /// Returns the time that a reduction must wait. Returns `None` if the quota can be written.
-    fn pause(&self, quota: &Cached<ResourceQuota>) -> Option<Duration> {
-        let version = quota.meta().resource_version().to_string();
+    fn pause(&self, quota: &ResourceQuota) -> Option<Duration> {
+        let version = quota.metadata.resource_version.clone().unwrap_or_default();
         self.pause_at(quota.object_ref(), version, Instant::now())
     }
 

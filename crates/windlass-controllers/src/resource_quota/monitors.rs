@@ -253,20 +253,31 @@ fn quotas_of(
     quotas.iter().filter(limits).map(Cached::object_ref).collect()
 }
 
-/// Selects the events that change the usage, except additions: the server has charged new objects already.
+/// Selects the events that change the usage. The server has charged new objects already, except that a pod may have ended
+/// before the cache shows it first.
 struct UsageChanges {
     evaluator: Evaluator,
     quotas: Lister<ResourceQuota>,
     clock: Clock,
 }
 
+impl UsageChanges {
+    fn quotas_of<T>(&self, object: &Cached<T>) -> Vec<ObjectRef<ResourceQuota>> {
+        quotas_of(&self.quotas, &self.evaluator, object.key().namespace.as_deref())
+    }
+}
+
 impl<T: Object> Predicate<T> for UsageChanges {
-    fn added(&self, _: &Cached<T>) -> bool {
-        false
+    fn added(&self, object: &Cached<T>) -> bool {
+        if !self.evaluator.counts("pods") || self.quotas_of(object).is_empty() {
+            return false;
+        }
+        let usage = self.evaluator.measure(&content(object), self.clock.now());
+        !usage.amounts.contains_key("pods")
     }
 
     fn updated(&self, old: &Cached<T>, new: &Cached<T>) -> bool {
-        if quotas_of(&self.quotas, &self.evaluator, new.key().namespace.as_deref()).is_empty() {
+        if self.quotas_of(new).is_empty() {
             return false;
         }
         let now = self.clock.now();

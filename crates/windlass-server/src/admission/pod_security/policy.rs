@@ -114,7 +114,7 @@ impl Policy {
             policy.warn.version = version.unwrap_or_default();
         }
         // A namespace that enforces a level warns of the same violations, for example in deployments.
-        if warned.is_none() && matches!(enforced, Some(Some(_))) && policy.enforce.level > policy.warn.level {
+        if warned.is_none() && matches!(enforced, Some(Ok(_))) && policy.enforce.level > policy.warn.level {
             policy.warn.level = policy.enforce.level;
             if warned_version.is_none() {
                 policy.warn.version = policy.enforce.version;
@@ -138,6 +138,10 @@ impl Policy {
     }
 }
 
+/// The label is invalid. Its error has been added.
+#[derive(Clone, Copy, Debug)]
+struct Invalid;
+
 /// The labels of a namespace, and the errors in them.
 struct Labels<'e, F> {
     label: F,
@@ -145,15 +149,15 @@ struct Labels<'e, F> {
 }
 
 impl<'l, F: Fn(&str) -> Option<&'l str>> Labels<'_, F> {
-    /// Reads a label. Returns `None` if it is missing, and `Some(None)` if it is invalid.
-    fn read<T>(&mut self, name: &str, parse: impl Fn(&str) -> Result<T, &'static str>) -> Option<Option<T>> {
+    /// Reads a label. Returns `None` if it is missing.
+    fn read<T>(&mut self, name: &str, parse: impl Fn(&str) -> Result<T, &'static str>) -> Option<Result<T, Invalid>> {
         let name = format!("{PREFIX}{name}");
         let text = (self.label)(&name)?;
         match parse(text) {
-            Ok(value) => Some(Some(value)),
+            Ok(value) => Some(Ok(value)),
             Err(detail) => {
                 self.errors.invalid(&Path::new("metadata.labels").key(&name), text, detail);
-                Some(None)
+                Some(Err(Invalid))
             }
         }
     }
