@@ -48,8 +48,10 @@ cases! {
     patches
     paths
     pod_parts
+    pod_security
     pods
     policy
+    quotas
     rbac
     refusals
     reset

@@ -167,6 +167,11 @@ async fn claims_without_a_class_get_the_default_as_from_the_real_one() {
     assert_recorded("defaultclasses").await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn usage_of_quotas_matches_the_recording() {
+    assert_recorded("quotas").await;
+}
+
 async fn assert_recorded(file: &str) {
     let known = workloads::known_differences(file);
     let (ours, real) = (ours(file).await, workloads::recorded(file));

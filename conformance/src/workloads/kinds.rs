@@ -44,7 +44,7 @@ pub(super) const USUAL: [&str; 11] = [
     "Event",
 ];
 
-const KINDS: [Kind; 34] = [
+const KINDS: [Kind; 35] = [
     kind("Pod", "", "v1", "pods"),
     kind("Job", "batch", "v1", "jobs"),
     kind("CronJob", "batch", "v1", "cronjobs"),
@@ -67,6 +67,7 @@ const KINDS: [Kind; 34] = [
     kind("Endpoints", "", "v1", "endpoints"),
     kind("EndpointSlice", "discovery.k8s.io", "v1", "endpointslices"),
     kind("LimitRange", "", "v1", "limitranges"),
+    kind("ResourceQuota", "", "v1", "resourcequotas"),
     kind("Role", "rbac.authorization.k8s.io", "v1", "roles"),
     kind("Lease", "coordination.k8s.io", "v1", "leases"),
     kind("Thing", "{}.example.com", "v1", "things"),

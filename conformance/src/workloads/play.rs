@@ -194,7 +194,7 @@ impl Stage<'_> {
             Value::Object(fields) => {
                 let mut known = serde_json::Map::new();
                 for (key, value) in fields {
-                    known.insert(key.clone(), Box::pin(self.with_uids(value)).await);
+                    known.insert(key.replace("NAMESPACE", self.namespace), Box::pin(self.with_uids(value)).await);
                 }
                 Value::Object(known)
             }

@@ -34,6 +34,7 @@
 //! meta              the metadata of an encoded object
 //! content_hash      hashes of objects
 //! condition         conditions in the status of objects
+//! quota             the usage that resource quotas count
 //! quantity          quantities, such as `500m`
 //! int_or_string     numbers or percentages
 //! version           API versions and their stability
@@ -96,6 +97,7 @@ mod meta;
 mod content_hash;
 #[cfg(feature = "k8s-openapi")]
 mod condition;
+pub mod quota;
 mod quantity;
 #[cfg(feature = "k8s-openapi")]
 mod int_or_string;

@@ -27,7 +27,7 @@ use windlass_client::{
 };
 use windlass_controllers::{BuiltIn, Controllers};
 use windlass_runtime::{LeaderElection, Manager};
-use windlass_server::{AuthorizerChain, KubernetesVersion, PodAccounts, Server};
+use windlass_server::{AdmissionConfiguration, AuthorizerChain, KubernetesVersion, PodAccounts, Server};
 
 use crate::{
     data_directory::Secrets,
@@ -59,6 +59,7 @@ pub(crate) struct Settings {
     pub(crate) console: Option<SocketAddr>,
     /// The authorizers; `None` means RBAC only.
     pub(crate) authorizers: Option<AuthorizerChain>,
+    pub(crate) admission: AdmissionConfiguration,
     /// The place of the objects.
     pub(crate) place: Place,
     /// The flags for the tokens of service accounts.
@@ -157,6 +158,7 @@ impl Bound {
             Some(advertised) => server.advertise_address(advertised),
             None => server,
         };
+        let server = server.admission(settings.admission);
         let server = match settings.authorizers {
             Some(chain) => server.authorizers(chain),
             None => server,
@@ -369,6 +371,7 @@ mod tests {
             controllers,
             console: None,
             authorizers: None,
+            admission: AdmissionConfiguration::default(),
             tokens: TokenKeys::default(),
             limits: TimeLimits::default(),
             place: Place::Memory { history: Duration::from_mins(5) },

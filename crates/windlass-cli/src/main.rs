@@ -15,6 +15,7 @@
 //! memory         returns freed memory to the system
 //! ```
 
+mod admission;
 mod authorization;
 mod commands;
 mod connection;

@@ -232,10 +232,10 @@ async fn unsupported_security_flag_stops_the_api_server() {
         assert!(!output.status.success());
         String::from_utf8(output.stderr).unwrap()
     };
-    let told = run(&["--audit-log-path=/nowhere/audit.log", "--enable-admission-plugins=PodSecurity"]);
+    let told = run(&["--audit-log-path=/nowhere/audit.log", "--enable-admission-plugins=AlwaysPullImages"]);
     assert!(told.contains("unsupported flag --audit-log-path: there is no audit log"), "{told}");
     assert!(
-        told.contains("--enable-admission-plugins=PodSecurity") && told.contains("--allow-unsupported-flags"),
+        told.contains("--enable-admission-plugins=AlwaysPullImages") && told.contains("--allow-unsupported-flags"),
         "{told}"
     );
     // With this flag, the server starts and fails only at its certificates.

@@ -7,8 +7,8 @@ use windlass_runtime::Manager;
 
 use crate::{
     Autoscaling, Pace, autoscaler, cronjob, daemonset, deployment, disruption, endpoints, ephemeral_volume,
-    garbage_collector, job, namespace, node_lifecycle, nodes, replicaset, role_aggregation, service_account,
-    statefulset, storage_protection, storage_version_migrator, ttl_after_finished, volumes,
+    garbage_collector, job, namespace, node_lifecycle, nodes, replicaset, resource_quota, role_aggregation,
+    service_account, statefulset, storage_protection, storage_version_migrator, ttl_after_finished, volumes,
 };
 
 /// The default number of simulated nodes.
@@ -48,6 +48,8 @@ pub enum BuiltIn {
     Namespace,
     /// Creates the default ServiceAccount and the certificate authority's ConfigMap in each namespace.
     ServiceAccount,
+    /// Computes the usage of ResourceQuotas.
+    ResourceQuota,
     /// Fills aggregated ClusterRoles with the rules of the selected roles.
     RoleAggregation,
     /// Deletes dependents whose owners are gone.
@@ -113,6 +115,7 @@ impl BuiltIn {
         Self::Endpoints,
         Self::Namespace,
         Self::ServiceAccount,
+        Self::ResourceQuota,
         Self::RoleAggregation,
         Self::GarbageCollector,
         Self::PersistentVolume,
@@ -142,6 +145,7 @@ impl BuiltIn {
             Self::Endpoints => "endpoints",
             Self::Namespace => "namespace",
             Self::ServiceAccount => "serviceaccount",
+            Self::ResourceQuota => "resourcequota",
             Self::RoleAggregation => "clusterroleaggregation",
             Self::GarbageCollector => "garbagecollector",
             Self::PersistentVolume => "persistentvolume",
@@ -239,6 +243,7 @@ impl Controllers {
                 BuiltIn::Endpoints => endpoints::add_legacy_to(manager),
                 BuiltIn::Namespace => namespace::add_to(manager),
                 BuiltIn::ServiceAccount => service_account::add_to(manager, self.root_ca.clone()),
+                BuiltIn::ResourceQuota => resource_quota::add_to(manager),
                 BuiltIn::RoleAggregation => role_aggregation::add_to(manager),
                 BuiltIn::GarbageCollector => garbage_collector::add_to(manager),
                 BuiltIn::PersistentVolume => volumes::add_to(manager),

@@ -19,6 +19,9 @@ pub enum ReconcileError {
     /// A cache lacks the requested index.
     #[error(transparent)]
     Index(#[from] UnknownIndex),
+    /// A watch cannot be started.
+    #[error(transparent)]
+    Watch(#[from] windlass_runtime::Error),
     /// The object's selector is invalid.
     #[error("the object's selector is invalid")]
     Selector(#[from] SelectorError),
@@ -44,7 +47,9 @@ impl ReconcileError {
         let error = match self {
             Self::StaleCache { .. } => return true,
             Self::Client(error) => error,
-            Self::Decode(_) | Self::Index(_) | Self::Selector(_) | Self::Conflict { .. } => return false,
+            Self::Decode(_) | Self::Index(_) | Self::Watch(_) | Self::Selector(_) | Self::Conflict { .. } => {
+                return false;
+            }
         };
         let verb = error.operation().map(|operation| operation.verb);
         error.is_conflict() || (error.is_not_found() && verb != Some(Verb::Create))

@@ -44,6 +44,7 @@ mod namespace;
 mod node_lifecycle;
 mod nodes;
 mod replicaset;
+mod resource_quota;
 mod role_aggregation;
 mod service_account;
 mod statefulset;

@@ -19,12 +19,15 @@ use crate::{
 
 mod certificates;
 mod classes;
+mod configuration;
 mod creation;
 mod escalation;
 mod limits;
 mod nodes;
+mod pod_security;
 mod pods;
 mod protection;
+mod quota;
 mod service_accounts;
 mod webhooks;
 
@@ -41,6 +44,8 @@ pub(crate) use self::{
     webhooks::Webhooks,
 };
 
+pub use self::configuration::{AdmissionConfiguration, AdmissionConfigurationError};
+
 /// The service account requirements of new pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -54,14 +59,19 @@ pub enum PodAccounts {
 }
 
 /// Returns the plugins, in order.
-pub(crate) fn chain(pod_accounts: PodAccounts, authorizer: Arc<Authorizer>) -> Vec<Arc<dyn Admission>> {
+pub(crate) fn chain(
+    pod_accounts: PodAccounts,
+    configuration: &AdmissionConfiguration,
+    authorizer: Arc<Authorizer>,
+) -> Vec<Arc<dyn Admission>> {
     let mut chain: Vec<Arc<dyn Admission>> =
         vec![Arc::new(CreateOnUpdate(Arc::clone(&authorizer))), Arc::new(NamespaceLifecycle), Arc::new(LimitRanges)];
     if pod_accounts == PodAccounts::Required {
         chain.push(Arc::new(ServiceAccounts));
     }
-    let rest: [Arc<dyn Admission>; 12] = [
+    let rest: [Arc<dyn Admission>; 14] = [
         Arc::new(TaintNewNodes),
+        Arc::new(configuration.pod_security()),
         Arc::new(PriorityClasses),
         Arc::new(PodDefaults),
         Arc::new(DefaultClasses),
@@ -72,6 +82,7 @@ pub(crate) fn chain(pod_accounts: PodAccounts, authorizer: Arc<Authorizer>) -> V
         Arc::new(SignerPermissions(Arc::clone(&authorizer))),
         Arc::new(CertificateSubjects),
         Arc::new(Webhooks::default()),
+        Arc::new(configuration.resource_quotas()),
         Arc::new(NoEscalation(authorizer)),
     ];
     chain.extend(rest);

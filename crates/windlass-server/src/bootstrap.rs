@@ -15,7 +15,7 @@ use tokio::{sync::watch, time};
 use windlass_api::{Clock, Entropy, Status, format_time};
 
 use crate::{
-    admission::{self, PodAccounts},
+    admission::{self, AdmissionConfiguration, PodAccounts},
     apiextensions,
     authz::Authorizer,
     kinds::{
@@ -51,12 +51,13 @@ const OWN_SERVICE_PAUSE: Duration = Duration::from_millis(100);
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// The configurable options of a server's registry.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct RegistryOptions {
     pub(crate) kubernetes: KubernetesVersion,
     /// The address range of services.
     pub(crate) service_cidr: ServiceCidr,
     pub(crate) pod_accounts: PodAccounts,
+    pub(crate) admission: Arc<AdmissionConfiguration>,
     /// The lifetime of events; `None` for the default.
     pub(crate) event_lifetime: Option<Duration>,
     /// The time by which lists can miss recent writes to other kinds.
@@ -91,13 +92,13 @@ pub(crate) async fn start(
     authorizer: Arc<Authorizer>,
     own: Announced,
 ) -> Result<(Registry, Option<Presence>), Status> {
-    let RegistryOptions { kubernetes, service_cidr, pod_accounts, event_lifetime, list_lag, advertised } = choices;
+    let RegistryOptions { kubernetes, service_cidr, pod_accounts, admission, event_lifetime, list_lag, advertised } =
+        choices;
     let allocator = AddressAllocator::new(entropy.clone(), kubernetes);
     let options = KindOptions { kubernetes, allocator: Arc::clone(&allocator), event_lifetime };
     let commits = authorizer.last_commits();
-    let registry =
-        Registry::new(storage, kinds::built_ins(&options), admission::chain(pod_accounts, authorizer), clock, entropy)
-            .await?;
+    let plugins = admission::chain(pod_accounts, &admission, authorizer);
+    let registry = Registry::new(storage, kinds::built_ins(&options), plugins, clock, entropy).await?;
     registry.record_commits(commits);
     allocator.attach(&registry);
     let is_shared = registry.storage().is_shared();

@@ -103,7 +103,7 @@ mod warning;
 mod trace_context;
 
 pub use self::{
-    admission::PodAccounts,
+    admission::{AdmissionConfiguration, AdmissionConfigurationError, PodAccounts},
     authn::{Anonymous, KeyError, TokenIssuer},
     authz::{AccessReviewer, Authorization, AuthorizationConfiguration, AuthorizerChain, ConfigurationError},
     budget::Limits,

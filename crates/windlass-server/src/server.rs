@@ -23,7 +23,7 @@ use tokio::{
 use windlass_api::{BoxError, Clock, Entropy, Status};
 
 use crate::{
-    admission::PodAccounts,
+    admission::{AdmissionConfiguration, PodAccounts},
     authn::{Anonymous, Authenticator, TokenIssuer, Tokens},
     authz::{Authorization, Authorizer, AuthorizerChain},
     bootstrap::RegistryOptions,
@@ -167,6 +167,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Sets the configuration of admission plugins. By default nothing is exempt from Pod Security, namespaces without
+    /// labels allow all pods, and namespaces without a quota have no limits.
+    pub fn admission(mut self, configuration: AdmissionConfiguration) -> Self {
+        self.choices.admission = Arc::new(configuration);
+        self
+    }
+
     /// Sets the time after which events are deleted, unless they are written again. Defaults to one hour.
     pub const fn event_lifetime(mut self, lifetime: Duration) -> Self {
         self.choices.event_lifetime = Some(lifetime);
@@ -244,6 +251,7 @@ impl ServerBuilder {
     #[must_use]
     pub fn build(self) -> Server {
         let (stopping, _) = watch::channel(false);
+        let address = self.choices.advertised.unwrap_or_else(|| self.address.ip());
         Server(Arc::new(State {
             clock: self.clock,
             entropy: self.entropy.unwrap_or_default(),
@@ -259,10 +267,7 @@ impl ServerBuilder {
             metrics: Metrics::default(),
             descriptions: self.descriptions,
             added_check: self.added_check,
-            address: Mutex::new(SocketAddr::new(
-                self.choices.advertised.unwrap_or_else(|| self.address.ip()),
-                self.address.port(),
-            )),
+            address: Mutex::new(SocketAddr::new(address, self.address.port())),
             budget: Budget::new(self.limits),
             client_ca: Mutex::default(),
         }))

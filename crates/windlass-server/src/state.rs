@@ -73,7 +73,8 @@ impl State {
             let (clock, entropy) = (self.clock.clone(), self.entropy.clone());
             let (storage, authorizer) = (self.storage.clone(), Arc::clone(&self.authorizer));
             let own = Announced { address: self.address(), stopping: self.stopping.subscribe() };
-            let (registry, presence) = bootstrap::start(storage, clock, entropy, self.choices, authorizer, own).await?;
+            let (registry, presence) =
+                bootstrap::start(storage, clock, entropy, self.choices.clone(), authorizer, own).await?;
             *self.presence.lock() = presence;
             let client_ca = self.client_ca.lock().clone();
             if let Some(pem) = client_ca {

@@ -30,7 +30,7 @@ use clap::Args;
 use windlass_controllers::Controllers;
 use windlass_runtime::shutdown;
 use windlass_scaffold::ProjectLocation;
-use windlass_server::KubernetesVersion;
+use windlass_server::{AdmissionConfiguration, KubernetesVersion};
 
 pub(super) use self::cargo::build_manifests;
 use self::{lock::Lock, session::Session};
@@ -90,6 +90,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         controllers,
         console: None,
         authorizers: None,
+        admission: AdmissionConfiguration::default(),
         tokens: TokenKeys::default(),
         limits: TimeLimits::default(),
         place: Place::Directory(Data::at(cluster)),

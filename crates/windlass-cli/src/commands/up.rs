@@ -15,7 +15,7 @@ use windlass_server::KubernetesVersion;
 
 use super::announce;
 use crate::{
-    authorization,
+    admission, authorization,
     control_plane::{Bound, Settings, warn_if_replaced},
     data_directory::Data,
     encryption::Encryption,
@@ -49,6 +49,10 @@ pub(crate) struct Options {
     /// kube-apiserver; defaults to RBAC only
     #[arg(long, value_name = "FILE")]
     authorization_config: Option<PathBuf>,
+    /// File that configures the admission plugins PodSecurity and ResourceQuota, with kind AdmissionConfiguration as for
+    /// kube-apiserver
+    #[arg(long, value_name = "FILE")]
+    admission_control_config_file: Option<PathBuf>,
     #[command(flatten)]
     storage: StorageOptions,
     #[command(flatten)]
@@ -164,6 +168,7 @@ fn controllers() -> String {
 pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let authorizers = options.authorization_config.as_deref().map(authorization::read).transpose();
     let authorizers = authorizers.map_err(|error| -> Box<dyn Error> { error })?;
+    let admission = options.admission_control_config_file.as_deref().map(admission::read).transpose()?;
     let Options {
         bind,
         advertise_address,
@@ -185,6 +190,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         controllers,
         console,
         authorizers,
+        admission: admission.unwrap_or_default(),
         tokens,
         limits,
         encryption: storage.encryption(),

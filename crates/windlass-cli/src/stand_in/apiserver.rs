@@ -20,13 +20,14 @@ use windlass_server::{
 
 use super::flags::{Flag, Flags, Invocation, help};
 use crate::{
-    authorization,
+    admission, authorization,
     commands::announce,
     descriptions,
     time_limits::{TimeLimits, positive},
 };
 
 const FLAGS: &[Flag] = &[
+    Flag { name: "admission-control-config-file", takes: "path", about: "A file that configures admission plugins" },
     Flag { name: "advertise-address", takes: "ip", about: "The address that clients are given" },
     Flag { name: "allow-privileged", takes: "", about: "Not used: privileged containers are always allowed" },
     Flag { name: "allow-unsupported-flags", takes: "", about: "Start although flags are not supported" },
@@ -94,6 +95,9 @@ fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Erro
     }
     if !flags.list("disable-admission-plugins").any(|plugin| plugin == "ServiceAccount") {
         builder = builder.pod_accounts(PodAccounts::Required);
+    }
+    if let Some(path) = flags.get("admission-control-config-file") {
+        builder = builder.admission(admission::read(Path::new(path))?);
     }
     builder = builder.authorization(modes(flags)?);
     if let Some(path) = flags.get("authorization-config") {

@@ -6,6 +6,7 @@
 mod deployments;
 mod gathering;
 mod lifecycle;
+mod quotas;
 mod running;
 mod scaling;
 mod stateful;

@@ -80,7 +80,6 @@ const IGNORED: &[&str] = &[
 /// The missing feature of each rejected flag.
 const MISSING: &[(&str, &str)] = &[
     ("admission-control", "admission plugins cannot be chosen"),
-    ("admission-control-config-file", "admission plugins have no configuration"),
     ("api-audiences", "tokens have the issuer as their only audience"),
     ("audit-log-", "there is no audit log"),
     ("audit-policy-file", "there is no audit log"),
@@ -120,6 +119,7 @@ const ALWAYS_ON: &[&str] = &[
     "LimitRanger",
     "ServiceAccount",
     "TaintNodesByCondition",
+    "PodSecurity",
     "Priority",
     "DefaultTolerationSeconds",
     "DefaultStorageClass",
@@ -132,6 +132,7 @@ const ALWAYS_ON: &[&str] = &[
     "DefaultIngressClass",
     "MutatingAdmissionWebhook",
     "ValidatingAdmissionWebhook",
+    "ResourceQuota",
 ];
 
 /// Rejects unsupported flags, or prints a warning if they are allowed.
@@ -197,7 +198,10 @@ mod tests {
         for (flag, why) in [
             ("--audit-log-path=/tmp/audit", "--audit-log-path: there is no audit log"),
             ("--encryption-provider-config=/e.yaml", "--encryption-provider-config: objects are in memory"),
-            ("--enable-admission-plugins=LimitRanger,PodSecurity", "--enable-admission-plugins=PodSecurity: "),
+            (
+                "--enable-admission-plugins=LimitRanger,AlwaysPullImages",
+                "--enable-admission-plugins=AlwaysPullImages: ",
+            ),
             ("--authentication-config=/a.yaml", "--authentication-config: there are no other authenticators"),
             ("--oidc-issuer-url=https://x", "--oidc-issuer-url: there are no other authenticators"),
             ("--requestheader-client-ca-file=/ca.crt", "--requestheader-client-ca-file: there is no front proxy"),

@@ -1,0 +1,349 @@
+//! The configuration of the admission plugins, in the formats of kube-apiserver's
+//! `--admission-control-config-file`.
+
+use std::{collections::HashSet, hash::Hash};
+
+use serde::Deserialize;
+use serde_json::Value;
+use windlass_api::{BoxError, quota::ScopeRequirement};
+
+use super::{
+    pod_security::{Exemptions, Level, PodSecurity, Policy, Standard, Version},
+    quota::{LimitedResource, ResourceQuotas},
+};
+use crate::object::{Errors, Path, dns_label, dns_subdomain};
+
+const VERSION: &str = "apiserver.config.k8s.io/v1";
+const KIND: &str = "AdmissionConfiguration";
+
+/// The configuration of the admission plugins `PodSecurity` and `ResourceQuota`.
+///
+/// ```
+/// use windlass_server::AdmissionConfiguration;
+///
+/// let configuration = AdmissionConfiguration::parse(
+///     serde_json::json!({
+///         "apiVersion": "apiserver.config.k8s.io/v1",
+///         "kind": "AdmissionConfiguration",
+///         "plugins": [{"name": "PodSecurity", "configuration": {
+///             "apiVersion": "pod-security.admission.config.k8s.io/v1",
+///             "kind": "PodSecurityConfiguration",
+///             "defaults": {"enforce": "baseline"},
+///             "exemptions": {"namespaces": ["kube-system"]},
+///         }}],
+///     }),
+///     |_path| Err("there is no other file".into()),
+/// )?;
+/// let server = windlass_server::Server::builder().admission(configuration).build();
+/// # drop(server);
+/// # Ok::<(), windlass_server::AdmissionConfigurationError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AdmissionConfiguration {
+    /// The policy of namespaces without labels.
+    policy: Policy,
+    exemptions: Exemptions,
+    limited: Vec<LimitedResource>,
+}
+
+/// The error for an unusable configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum AdmissionConfigurationError {
+    /// The file, or the configuration of a plugin, has another format.
+    #[error("cannot read the admission configuration of {plugin}")]
+    Read {
+        /// The plugin, or `all plugins`.
+        plugin: String,
+        /// The reason.
+        #[source]
+        source: BoxError,
+    },
+    /// The configuration is invalid, for these reasons.
+    #[error("invalid admission configuration: {}", .0.join(", "))]
+    Invalid(Vec<String>),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    plugins: Vec<Plugin>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Plugin {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    path: String,
+    configuration: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct PodSecurityFile {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    defaults: DefaultsFile,
+    #[serde(default)]
+    exemptions: ExemptionsFile,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+struct DefaultsFile {
+    enforce: String,
+    enforce_version: String,
+    audit: String,
+    audit_version: String,
+    warn: String,
+    warn_version: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct ExemptionsFile {
+    usernames: Vec<String>,
+    namespaces: Vec<String>,
+    runtime_classes: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct QuotaFile {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    limited_resources: Vec<LimitedFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[derive(Default)]
+struct LimitedFile {
+    api_group: String,
+    resource: String,
+    match_contains: Vec<String>,
+    match_scopes: Vec<Value>,
+}
+
+impl AdmissionConfiguration {
+    /// Parses and validates the content of a file, which was YAML or JSON. `read` reads the file of a plugin, whose
+    /// path is relative to this file.
+    ///
+    /// A configuration of another plugin is an error, because the plugin would not follow it.
+    pub fn parse(
+        file: Value,
+        read: impl Fn(&str) -> Result<Value, BoxError>,
+    ) -> Result<Self, AdmissionConfigurationError> {
+        let failed =
+            |plugin: &str, source: BoxError| AdmissionConfigurationError::Read { plugin: plugin.to_owned(), source };
+        let file: File = serde_json::from_value(file).map_err(|error| failed("all plugins", error.into()))?;
+        let mut configuration = Self::default();
+        let mut errors = Errors::default();
+        check_kind((&file.api_version, &file.kind), &[VERSION], KIND, &mut errors);
+        let list = Path::new("plugins");
+        for (index, Plugin { name, path, configuration: inline }) in file.plugins.into_iter().enumerate() {
+            let content = match inline {
+                Some(inline) => inline,
+                None if path.is_empty() => continue,
+                None => read(&path).map_err(|error| failed(&name, error))?,
+            };
+            let parsed = match &*name {
+                "PodSecurity" => serde_json::from_value(content)
+                    .map(|file: PodSecurityFile| configuration.set_pod_security(file, &mut errors)),
+                "ResourceQuota" => {
+                    serde_json::from_value(content).map(|file: QuotaFile| configuration.set_quota(file, &mut errors))
+                }
+                _ => {
+                    errors.unsupported(&list.index(index).child("name"), &*name, &["PodSecurity", "ResourceQuota"]);
+                    continue;
+                }
+            };
+            parsed.map_err(|error| failed(&name, error.into()))?;
+        }
+        let problems = errors.into_causes().into_iter().map(|cause| format!("{}: {}", cause.field, cause.message));
+        let problems: Vec<String> = problems.collect();
+        if problems.is_empty() { Ok(configuration) } else { Err(AdmissionConfigurationError::Invalid(problems)) }
+    }
+
+    fn set_pod_security(&mut self, file: PodSecurityFile, errors: &mut Errors) {
+        let versions =
+            ["v1", "v1beta1", "v1alpha1"].map(|version| format!("pod-security.admission.config.k8s.io/{version}"));
+        let versions: Vec<&str> = versions.iter().map(String::as_str).collect();
+        check_kind((&file.api_version, &file.kind), &versions, "PodSecurityConfiguration", errors);
+        let defaults = &file.defaults;
+        let mut standard = |mode: &str, level: &str, version: &str| Standard {
+            level: parsed(&format!("defaults.{mode}"), level, Level::parse, errors),
+            version: parsed(&format!("defaults.{mode}-version"), version, Version::parse, errors),
+        };
+        self.policy = Policy {
+            enforce: standard("enforce", &defaults.enforce, &defaults.enforce_version),
+            warn: standard("warn", &defaults.warn, &defaults.warn_version),
+            audit: standard("audit", &defaults.audit, &defaults.audit_version),
+        };
+        let ExemptionsFile { usernames, namespaces, runtime_classes } = file.exemptions;
+        let is_named = |name: &str| {
+            if name.is_empty() { vec!["username must not be empty".to_owned()] } else { Vec::new() }
+        };
+        self.exemptions = Exemptions {
+            namespaces: checked("exemptions.namespaces", namespaces, dns_label, errors),
+            runtime_classes: checked("exemptions.runtimeClasses", runtime_classes, dns_subdomain, errors),
+            usernames: checked("exemptions.usernames", usernames, is_named, errors),
+        };
+    }
+
+    fn set_quota(&mut self, file: QuotaFile, errors: &mut Errors) {
+        match &*file.api_version {
+            "resourcequota.admission.k8s.io/v1alpha1" | "resourcequota.admission.k8s.io/v1beta1" => {
+                check_kind((&file.api_version, &file.kind), &[&*file.api_version], "Configuration", errors);
+            }
+            _ => check_kind((&file.api_version, &file.kind), &[VERSION], "ResourceQuotaConfiguration", errors),
+        }
+        let list = Path::new("limitedResources");
+        for (index, limited) in file.limited_resources.into_iter().enumerate() {
+            if limited.resource.is_empty() {
+                errors.required(&list.index(index).child("resource"), "");
+            }
+            self.limited.push(LimitedResource {
+                group: limited.api_group,
+                plural: limited.resource,
+                match_contains: limited.match_contains,
+                match_scopes: ScopeRequirement::list(&limited.match_scopes).collect(),
+            });
+        }
+    }
+
+    pub(super) fn pod_security(&self) -> PodSecurity {
+        PodSecurity::new(self.policy, self.exemptions.clone())
+    }
+
+    pub(super) fn resource_quotas(&self) -> ResourceQuotas {
+        ResourceQuotas::new(self.limited.clone())
+    }
+}
+
+fn check_kind((version, kind): (&str, &str), versions: &[&str], expected: &str, errors: &mut Errors) {
+    if !versions.contains(&version) {
+        errors.unsupported(&Path::new("apiVersion"), version, versions);
+    }
+    if kind != expected {
+        errors.unsupported(&Path::new("kind"), kind, &[expected]);
+    }
+}
+
+/// Parses a value with a default.
+fn parsed<T: Default>(
+    path: &str,
+    text: &str,
+    parse: impl Fn(&str) -> Result<T, &'static str>,
+    errors: &mut Errors,
+) -> T {
+    if text.is_empty() {
+        return T::default();
+    }
+    parse(text).unwrap_or_else(|detail| {
+        errors.invalid(&Path::new(path), text, detail);
+        T::default()
+    })
+}
+
+/// Returns a list of names as a set, and reports invalid and duplicate ones.
+fn checked<T: AsRef<str> + Eq + Hash + Clone>(
+    path: &str,
+    names: Vec<T>,
+    problems: impl Fn(&str) -> Vec<String>,
+    errors: &mut Errors,
+) -> HashSet<T> {
+    let mut known = HashSet::new();
+    for (index, name) in names.into_iter().enumerate() {
+        let path = Path::new(path);
+        let found = problems(name.as_ref());
+        if !found.is_empty() {
+            errors.invalid(&path.index(index), name.as_ref(), &found.join(", "));
+        } else if !known.insert(name.clone()) {
+            errors.duplicate(&path.index(index), name.as_ref());
+        }
+    }
+    known
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn parse(plugins: &Value) -> Result<AdmissionConfiguration, String> {
+        let file = json!({"apiVersion": VERSION, "kind": KIND, "plugins": plugins});
+        let quota = json!({"apiVersion": VERSION, "kind": "ResourceQuotaConfiguration",
+            "limitedResources": [{"resource": "pods", "matchScopes": [{"scopeName": "PriorityClass", "operator": "Exists"}]}]});
+        let read = |path: &str| if path == "quota.yaml" { Ok(quota.clone()) } else { Err("no such file".into()) };
+        AdmissionConfiguration::parse(file, read).map_err(|error| {
+            let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
+            format!("{error}{}", source.unwrap_or_default())
+        })
+    }
+
+    fn pod_security(fields: Value) -> Value {
+        let mut content = fields;
+        content["apiVersion"] = "pod-security.admission.config.k8s.io/v1".into();
+        content["kind"] = "PodSecurityConfiguration".into();
+        json!([{"name": "PodSecurity", "configuration": content}])
+    }
+
+    #[test]
+    fn unset_levels_and_versions_have_defaults() {
+        let parsed =
+            parse(&pod_security(json!({"defaults": {"enforce": "baseline", "warn-version": "v1.20"}}))).unwrap();
+        let Policy { enforce, audit, warn } = parsed.policy;
+        let texts = [enforce, audit, warn].map(|standard| standard.to_string());
+        assert_eq!(texts, ["baseline:latest", "privileged:latest", "privileged:v1.20"]);
+        assert_eq!(parse(&json!([])).unwrap(), AdmissionConfiguration::default());
+    }
+
+    #[test]
+    fn configuration_of_a_plugin_can_be_another_file() {
+        let parsed = parse(&json!([{"name": "ResourceQuota", "path": "quota.yaml"}])).unwrap();
+        assert_eq!(parsed.limited[0].plural, "pods");
+        assert_eq!(parsed.limited[0].match_scopes[0].scope, "PriorityClass");
+        let error = parse(&json!([{"name": "PodSecurity", "path": "other.yaml"}])).unwrap_err();
+        assert_eq!(error, "cannot read the admission configuration of PodSecurity: no such file");
+    }
+
+    #[test]
+    fn invalid_configurations_are_rejected_with_the_field() {
+        let invalid = json!({
+            "defaults": {"enforce": "strict", "audit-version": "1.2"},
+            "exemptions": {"usernames": ["", "a", "a"], "namespaces": ["A"]},
+        });
+        let error = parse(&pod_security(invalid)).unwrap_err();
+        for problem in [
+            "defaults.enforce: Invalid value: \"strict\": must be one of privileged, baseline, restricted",
+            "defaults.audit-version: Invalid value: \"1.2\": must be \"latest\" or \"v1.x\"",
+            "exemptions.usernames[0]: Invalid value: \"\": username must not be empty",
+            "exemptions.usernames[2]: Duplicate value: \"a\"",
+            "exemptions.namespaces[0]: Invalid value: \"A\"",
+        ] {
+            assert!(error.contains(problem), "{error}");
+        }
+        let error = parse(&json!([{"name": "EventRateLimit", "configuration": {}}])).unwrap_err();
+        assert!(error.contains("plugins[0].name: Unsupported value: \"EventRateLimit\""), "{error}");
+        let error = parse(&pod_security(json!({"default": {}}))).unwrap_err();
+        assert!(error.contains("unknown field `default`"), "{error}");
+        let without = json!({"apiVersion": VERSION, "kind": "ResourceQuotaConfiguration", "limitedResources": [{}]});
+        let error = parse(&json!([{"name": "ResourceQuota", "configuration": without}])).unwrap_err();
+        assert!(error.contains("limitedResources[0].resource: Required value"), "{error}");
+        assert!(AdmissionConfiguration::parse(json!({}), |_| Err("none".into())).is_err());
+    }
+}
