@@ -9,13 +9,14 @@
 //!
 //! Priority and fairness headers are not implemented.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{net::IpAddr, panic::AssertUnwindSafe, sync::Arc};
 
 use futures::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use windlass_api::Status;
 
 use crate::{
+    audit::{self, AuditContext, AuditedRequest, RequestAudit},
     authn,
     authz::AccessAttributes,
     bootstrap,
@@ -64,6 +65,8 @@ const INCOMPLETE: &str = r#"{"metadata":{},"status":"Failure","message":"Timeout
 pub(crate) struct Origin {
     pub(crate) trust: Trust,
     pub(crate) stopping: Stopping,
+    /// The client's address. `None` for requests in process.
+    pub(crate) remote: Option<IpAddr>,
 }
 
 /// The basis for authenticating a request.
@@ -88,6 +91,7 @@ pub(crate) struct Exchange {
     stopping: Stopping,
     /// The user for whom the request runs. Empty before authentication.
     user: Arc<User>,
+    audit: AuditContext,
 }
 
 /// The reason for a failed request.
@@ -143,6 +147,14 @@ impl Failure {
         }
     }
 
+    /// Returns the status in the response, if its encoding could be negotiated. The audit log contains no other.
+    fn negotiated(&self, encoding: ErrorEncoding) -> Option<&Status> {
+        match (self, encoding) {
+            (Self::Status(status) | Self::Unauthorized(status), ErrorEncoding::As(_)) => Some(status),
+            _ => None,
+        }
+    }
+
     fn response(&self, encoding: ErrorEncoding) -> Response<Body> {
         match self {
             Self::Status(status) => respond::status(status, encoding),
@@ -152,6 +164,8 @@ impl Failure {
             Self::Incomplete => respond::respond(StatusCode::GATEWAY_TIMEOUT, respond::TEXT, Body::whole(INCOMPLETE)),
             Self::Internal { target, why } => {
                 let message = format!("Internal Server Error: {}: {why}\n", go_quote(target));
+                // As in kube-apiserver, the text must not look like HTML.
+                let message = message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
                 respond::text(StatusCode::INTERNAL_SERVER_ERROR, message)
             }
         }
@@ -177,15 +191,14 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
     });
     let encoding = media::negotiate_error(&headers, &query);
     let head = method == Method::HEAD;
+    let received = server.audit().map(|_| server.clock().now()).unwrap_or_default();
+    let mut audit = RequestAudit::default();
     // Boxed because the future is large and is moved several times.
     let answer = Box::pin(async {
         if !request::is_well_formed(uri.path()) {
             return Err(Failure::Malformed);
         }
         let info = RequestInfo::new(&method, uri.path(), &query)?;
-        if !info.is_long_running() {
-            options::check_timeout(&query)?;
-        }
         let mut exchange = Exchange {
             method,
             info,
@@ -195,16 +208,39 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
             warnings: warnings.clone(),
             stopping: origin.stopping.clone(),
             user: Arc::default(),
+            audit: AuditContext::default(),
         };
-        let user = authenticate(&server, &origin.trust, &exchange).await?;
-        server.authorize(&user, &AccessAttributes::of(&exchange.info)).await.map_err(Failure::Unauthorized)?;
-        exchange.user = user;
+        let audited = AuditedRequest {
+            uri: uri.path_and_query().map_or("/", |target| target.as_str()),
+            audit_id: audit_id.as_bytes(),
+            headers: &exchange.headers,
+            info: &exchange.info,
+            remote: origin.remote,
+            received,
+        };
+        let caller = match check(&server, &origin.trust, &exchange).await {
+            Ok(caller) => caller,
+            Err(failure) => {
+                audit::failed(server.audit(), &audited, failure.negotiated(encoding), failure.code()).await;
+                return Err(failure);
+            }
+        };
+        let begun = RequestAudit::begin(server.audit(), &audited, &caller).await;
+        audit = begun.map_err(|_| exchange.internal("failed to store audit event"))?;
+        exchange.audit = audit.context().clone();
+        exchange.user = authorize(&server, caller, &exchange).await?;
         answer(&server, exchange, body).await
     });
     let mut response = match AssertUnwindSafe(answer).catch_unwind().await {
         Ok(Ok(response)) => response,
-        Ok(Err(failure)) => failure.response(encoding),
-        Err(_) => {
+        Ok(Err(failure)) => {
+            if let Some(status) = failure.negotiated(encoding) {
+                audit.context().record_status(status);
+            }
+            failure.response(encoding)
+        }
+        Err(panic) => {
+            std::mem::take(&mut audit).panicked(panic).await;
             tracing::error!(uri = %uri, "the server panicked in a request");
             let message = "This request caused apiserver to panic. Look in the logs for details.\n";
             respond::text(StatusCode::INTERNAL_SERVER_ERROR, message)
@@ -220,28 +256,65 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
     for warning in warnings.headers() {
         headers.append(header::WARNING, warning);
     }
-    response
+    if !audit.is_enabled() {
+        return response;
+    }
+    audit.respond(response.status().as_u16()).await;
+    if response.body().length().is_some() {
+        audit.complete().await;
+        return response;
+    }
+    response.map(|body| body.followed_by(audit.complete()))
 }
 
-/// Returns the user for whom a request runs.
-async fn authenticate(server: &State, trust: &Trust, exchange: &Exchange) -> Result<Arc<User>, Failure> {
-    let user = match trust {
-        Trust::InProcess(user) => user.clone(),
+/// Checks the timeout of a request, and returns the user who sends it.
+async fn check(server: &State, trust: &Trust, exchange: &Exchange) -> Result<Arc<User>, Failure> {
+    if !exchange.info.is_long_running() {
+        options::check_timeout(&exchange.query)?;
+    }
+    match trust {
+        Trust::InProcess(user) => Ok(user.clone()),
         Trust::Socket(certificate) => {
             let authenticator = server.authenticator();
             let user = authenticator.authenticate(server, certificate, &exchange.headers, &exchange.warnings).await;
-            user.map_err(Failure::Unauthorized)?
+            user.map_err(Failure::Unauthorized)
         }
-    };
-    let user = authn::impersonated(server, server.authenticator(), user, &exchange.info, &exchange.headers).await;
-    user.map_err(|status| {
+    }
+}
+
+/// Returns the user for whom a request runs, who may differ from the caller, if that user has the permission.
+async fn authorize(server: &State, caller: Arc<User>, exchange: &Exchange) -> Result<Arc<User>, Failure> {
+    let Exchange { info, headers, audit, .. } = exchange;
+    let impersonated = authn::impersonated(server, server.authenticator(), &caller, info, headers).await;
+    let impersonated = impersonated.map_err(|status| {
         // Before 1.35, invalid headers are internal errors.
         if status.code == 400 && server.choices.kubernetes < KubernetesVersion::V1_35 {
-            Failure::Internal { target: exchange.target(), why: status.message }
+            exchange.internal(status.message)
         } else {
             Failure::Unauthorized(status)
         }
-    })
+    })?;
+    let user = match impersonated {
+        Some(impersonated) => {
+            audit.record_impersonation(&impersonated.user, impersonated.constraint);
+            impersonated.user
+        }
+        None => caller,
+    };
+    let attributes = AccessAttributes::of(info);
+    let decision = server.decide(&user, &attributes).await;
+    if audit.is_enabled() {
+        match &decision {
+            Ok(decision) if decision.is_allowed() || decision.problem().is_empty() => {
+                let shown = if decision.is_allowed() { "allow" } else { "forbid" };
+                audit.annotate("authorization.k8s.io/decision", shown);
+                audit.annotate("authorization.k8s.io/reason", decision.reason());
+            }
+            _ => audit.annotate("authorization.k8s.io/reason", "internal error"),
+        }
+    }
+    decision.and_then(|decision| decision.require(&user, &attributes)).map_err(Failure::Unauthorized)?;
+    Ok(user)
 }
 
 /// Answers an authorized request. Most requests are for resources, so these are routed first.
@@ -294,7 +367,8 @@ async fn answer_server_endpoint(server: &Arc<State>, exchange: &Exchange) -> Res
         )));
     }
     if path == "/metrics" {
-        let text = Body::whole(server.metrics().text());
+        let audit = server.audit().map(|audit| audit.metrics().text()).unwrap_or_default();
+        let text = Body::whole(audit + &server.metrics().text());
         return Ok(Some(respond::respond(StatusCode::OK, respond::METRICS, text)));
     }
     issuer::document(server, path).map(|document| issuer::answer(exchange, &document)).transpose()
@@ -369,6 +443,11 @@ impl Exchange {
     fn target(&self) -> String {
         let query = self.raw_query.as_ref().map(|query| format!("?{query}"));
         format!("{}{}", self.info.path, query.unwrap_or_default())
+    }
+
+    /// Returns the error of a request that cannot be processed.
+    fn internal(&self, why: impl Into<String>) -> Failure {
+        Failure::Internal { target: self.target(), why: why.into() }
     }
 
     fn header(&self, name: HeaderName) -> Option<&str> {
