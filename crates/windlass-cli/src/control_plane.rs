@@ -27,7 +27,7 @@ use windlass_client::{
 };
 use windlass_controllers::{BuiltIn, Controllers};
 use windlass_runtime::{LeaderElection, Manager};
-use windlass_server::{AuthorizerChain, KubernetesVersion, PodAccounts, Server};
+use windlass_server::{AuditConfiguration, AuthorizerChain, KubernetesVersion, PodAccounts, Server};
 
 use crate::{
     data_directory::Secrets,
@@ -58,6 +58,8 @@ pub(crate) struct Settings {
     pub(crate) console: Option<SocketAddr>,
     /// The authorizers; `None` means RBAC only.
     pub(crate) authorizers: Option<AuthorizerChain>,
+    /// The audit log.
+    pub(crate) audit: Option<AuditConfiguration>,
     /// The place of the objects.
     pub(crate) place: Place,
     /// The flags for the tokens of service accounts.
@@ -156,6 +158,10 @@ impl Bound {
         };
         let server = match settings.authorizers {
             Some(chain) => server.authorizers(chain),
+            None => server,
+        };
+        let server = match settings.audit {
+            Some(audit) => server.audit(audit),
             None => server,
         };
         let server = match encrypted {
@@ -366,6 +372,7 @@ mod tests {
             controllers,
             console: None,
             authorizers: None,
+            audit: None,
             tokens: TokenKeys::default(),
             place: Place::Memory { history: Duration::from_mins(5) },
             encryption: None,

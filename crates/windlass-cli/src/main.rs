@@ -15,6 +15,7 @@
 //! memory         returns freed memory to the system
 //! ```
 
+mod audit;
 mod authorization;
 mod commands;
 mod connection;
@@ -24,6 +25,7 @@ mod descriptions;
 mod encryption;
 mod memory;
 mod recorder;
+mod remote;
 #[cfg(test)]
 mod reference;
 mod serving;

@@ -26,7 +26,7 @@ use futures::future::{BoxFuture, join_all};
 use tokio::time::timeout;
 use windlass_api::{Clock, Entropy};
 
-pub(crate) use self::context::{AuditContext, AuditedRequest, RequestAudit, failed};
+pub(crate) use self::context::{AuditContext, AuditedFailure, AuditedRequest, RequestAudit, failed};
 use self::{
     backend::Backend,
     event::Event,

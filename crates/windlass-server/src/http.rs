@@ -16,7 +16,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, hea
 use windlass_api::Status;
 
 use crate::{
-    audit::{self, AuditContext, AuditedRequest, RequestAudit},
+    audit::{self, AuditContext, AuditedFailure, AuditedRequest, RequestAudit},
     authn,
     authz::AccessAttributes,
     bootstrap,
@@ -221,7 +221,8 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
         let caller = match check(&server, &origin.trust, &exchange).await {
             Ok(caller) => caller,
             Err(failure) => {
-                audit::failed(server.audit(), &audited, failure.negotiated(encoding), failure.code()).await;
+                audit::failed(server.audit(), &audited, &exchange.audited_failure(&failure, encoding, &origin.trust))
+                    .await;
                 return Err(failure);
             }
         };
@@ -394,7 +395,14 @@ async fn answer_discovery(server: &Arc<State>, exchange: &Exchange) -> Result<Re
     }
     let document = if let Some(document) = discovery::answer(&table, path, accept, known, &server.address().to_string())
     {
-        document?
+        let document = document?;
+        if exchange.audit.wants_response()
+            && document.status == 200
+            && document.content_type.starts_with(Encoding::Json.media_type())
+        {
+            exchange.audit.record_response(document.body.trim_ascii_end().to_vec().into());
+        }
+        document
     } else {
         let request = openapi::Request {
             path,
@@ -443,6 +451,29 @@ impl Exchange {
     fn target(&self) -> String {
         let query = self.raw_query.as_ref().map(|query| format!("?{query}"));
         format!("{}{}", self.info.path, query.unwrap_or_default())
+    }
+
+    /// Returns the status of a request that failed before or in its authentication, as the audit log contains it.
+    fn audited_failure(&self, failure: &Failure, encoding: ErrorEncoding, trust: &Trust) -> AuditedFailure {
+        let code = failure.code();
+        if let Some(status) = failure.negotiated(encoding) {
+            return AuditedFailure { status: status.clone(), code, is_response: true };
+        }
+        let authorization = self.header(header::AUTHORIZATION).unwrap_or_default().trim();
+        let scheme = authorization.split_once(' ').map(|(scheme, _)| scheme.to_ascii_lowercase());
+        let attempts = [
+            ("basic", scheme.as_deref() == Some("basic")),
+            ("bearer", scheme.as_deref() == Some("bearer")),
+            ("access_token", self.query.text("access_token").is_some()),
+            ("x509", !matches!(trust, Trust::Socket(ClientCertificate::Nothing))),
+        ];
+        let attempted: Vec<_> = attempts.into_iter().filter_map(|(name, is_given)| is_given.then_some(name)).collect();
+        let message = if attempted.is_empty() {
+            "Authentication failed, no credentials provided".to_owned()
+        } else {
+            format!("Authentication failed, attempted: {}", attempted.join(", "))
+        };
+        AuditedFailure { status: Status { message, ..Status::default() }, code, is_response: false }
     }
 
     /// Returns the error of a request that cannot be processed.

@@ -89,6 +89,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         controllers,
         console: None,
         authorizers: None,
+        audit: None,
         tokens: TokenKeys::default(),
         place: Place::Directory(Data::at(cluster)),
         encryption: None,

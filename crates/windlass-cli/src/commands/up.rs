@@ -15,6 +15,7 @@ use windlass_server::KubernetesVersion;
 
 use super::announce;
 use crate::{
+    audit::AuditFlags,
     authorization,
     control_plane::{Bound, Settings, warn_if_replaced},
     data_directory::Data,
@@ -48,6 +49,8 @@ pub(crate) struct Options {
     /// kube-apiserver; defaults to RBAC only
     #[arg(long, value_name = "FILE")]
     authorization_config: Option<PathBuf>,
+    #[command(flatten)]
+    audit: AuditFlags,
     #[command(flatten)]
     storage: StorageOptions,
     #[command(flatten)]
@@ -174,6 +177,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         nodes,
         controllers,
         console,
+        audit,
         storage,
         tokens,
         kubernetes_version,
@@ -187,6 +191,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         controllers,
         console,
         authorizers,
+        audit: audit.build()?,
         tokens,
         encryption: storage.encryption(),
         place: storage.place(),

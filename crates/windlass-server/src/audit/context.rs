@@ -309,22 +309,27 @@ impl Drop for RequestAudit {
     }
 }
 
+/// The status of a request that failed before or in its authentication.
+pub(crate) struct AuditedFailure {
+    pub(crate) status: Status,
+    pub(crate) code: u16,
+    /// The status is also the response.
+    pub(crate) is_response: bool,
+}
+
 /// Audits a request that failed before or in its authentication: one event at the stage `ResponseStarted`.
-pub(crate) async fn failed(
-    audit: Option<&Arc<Audit>>,
-    request: &AuditedRequest<'_>,
-    status: Option<&Status>,
-    code: u16,
-) {
+pub(crate) async fn failed(audit: Option<&Arc<Audit>>, request: &AuditedRequest<'_>, failure: &AuditedFailure) {
     let Some(audit) = audit else { return };
     let context = AuditContext::new(audit, request, None);
-    if let Some(status) = status {
-        context.record_status(status);
+    let Some(inner) = &context.0 else { return };
+    if failure.is_response {
+        context.record_status(&failure.status);
+    } else {
+        let status = Some(Box::new(failure.status.clone()));
+        inner.event.lock().status = Some(ResponseStatus { status, code: failure.code });
     }
-    if let Some(inner) = &context.0 {
-        inner.event.lock().status.get_or_insert_default().code = code;
-        inner.process(Stage::ResponseStarted).await;
-    }
+    inner.event.lock().status.get_or_insert_default().code = failure.code;
+    inner.process(Stage::ResponseStarted).await;
 }
 
 /// Reports whether a key consists of a DNS subdomain, a slash and a name.

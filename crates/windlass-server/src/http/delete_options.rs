@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use windlass_api::{FieldValidation, Status};
 
 use crate::{
-    codec::{Format, check_json, decode_applied, plan, scheme_name},
+    codec::{Format, check_json, plan, scheme_name},
     kubernetes::KubernetesVersion,
 };
 
@@ -22,15 +22,9 @@ pub(super) fn decode(body: &[u8], format: Format, kubernetes: KubernetesVersion)
     })
 }
 
-/// Returns decoded options in JSON, with the version that the client has sent, as the audit log contains them.
-pub(super) fn audited(body: &[u8], format: Format, options: &Value) -> Vec<u8> {
-    let sent = match format {
-        Format::Json => serde_json::from_slice(body).ok(),
-        Format::Yaml => decode_applied(body).ok().map(|decoded| decoded.value),
-        Format::Protobuf => None,
-    };
-    let sent = sent.as_ref().and_then(|sent: &Value| sent.get("apiVersion")?.as_str());
-    let mut object = json!({"kind": "DeleteOptions", "apiVersion": sent.unwrap_or("meta.k8s.io/v1")});
+/// Returns decoded options in JSON, as the audit log contains them: in Go's internal version.
+pub(super) fn audited(options: &Value) -> Vec<u8> {
+    let mut object = json!({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/__internal"});
     if let (Some(object), Some(fields)) = (object.as_object_mut(), options.as_object()) {
         let fields = fields.iter().filter(|(field, _)| !matches!(field.as_str(), "kind" | "apiVersion"));
         object.extend(fields.map(|(field, value)| (field.clone(), value.clone())));

@@ -438,7 +438,7 @@ impl Request<'_> {
         let format = media::body_format(&self.exchange.headers)?;
         let options = delete_options::decode(&bytes, format, self.kubernetes())?;
         if self.exchange.audit.wants_request() {
-            self.exchange.audit.record_request(delete_options::audited(&bytes, format, &options));
+            self.exchange.audit.record_request(delete_options::audited(&options));
         }
         Ok(self.with_caller(delete_params_of(&options, self.kubernetes())?))
     }
