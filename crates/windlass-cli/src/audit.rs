@@ -1,6 +1,12 @@
 //! The audit log of a server in this process: the flags of kube-apiserver, and the transport to a webhook.
 
-use std::{error::Error, fs, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use clap::Args;
@@ -24,10 +30,10 @@ pub(crate) const PREFIX: &str = "audit-";
 pub(crate) struct AuditFlags {
     /// File with the audit policy, with kind Policy as for kube-apiserver. Without a policy, nothing is recorded
     #[arg(long, value_name = "FILE")]
-    audit_policy_file: Option<PathBuf>,
+    audit_policy_file: Option<String>,
     /// Log file; - for standard output
     #[arg(long, value_name = "FILE")]
-    audit_log_path: Option<PathBuf>,
+    audit_log_path: Option<String>,
     /// Format of the log: json or legacy, which is a line of text
     #[arg(long, value_name = "FORMAT")]
     audit_log_format: Option<String>,
@@ -47,7 +53,7 @@ pub(crate) struct AuditFlags {
     log: LogFlags,
     /// Kubeconfig of the webhook that gets the events
     #[arg(long, value_name = "FILE")]
-    audit_webhook_config_file: Option<PathBuf>,
+    audit_webhook_config_file: Option<String>,
     /// Time before the first retry of a failed request to the webhook. Defaults to 10s
     #[arg(long, value_name = "DURATION", value_parser = duration, alias = "audit-webhook-batch-initial-backoff")]
     audit_webhook_initial_backoff: Option<Duration>,
@@ -192,6 +198,11 @@ fn set<T>(option: &mut T, flag: Option<T>) {
     }
 }
 
+/// Returns the path of a flag. An empty one disables what the flag names, as in kube-apiserver.
+fn given(flag: Option<&String>) -> Option<PathBuf> {
+    flag.filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
 fn duration(text: &str) -> Result<Duration, String> {
     let duration = windlass_api::parse_duration(text).map_err(|error| error.to_string())?;
     Duration::try_from(duration).map_err(|_| "expected a duration that is not negative, such as 30s".to_owned())
@@ -202,14 +213,13 @@ impl AuditFlags {
     pub(crate) fn build(&self) -> Result<Option<AuditConfiguration>, Box<dyn Error>> {
         let log = self.log_options()?;
         let webhook = self.webhook_options()?;
-        let given = |path: &&PathBuf| !path.as_os_str().is_empty();
-        let Some(path) = self.audit_policy_file.as_ref().filter(given) else {
+        let Some(path) = given(self.audit_policy_file.as_ref()) else {
             if log.is_some() || webhook.is_some() {
                 tracing::warn!("there is no audit log, because --audit-policy-file is not set");
             }
             return Ok(None);
         };
-        let mut audit = AuditConfiguration::new(read_policy(path)?);
+        let mut audit = AuditConfiguration::new(read_policy(&path)?);
         if log.is_none() && webhook.is_none() {
             return Ok(None);
         }
@@ -224,9 +234,7 @@ impl AuditFlags {
     }
 
     fn log_options(&self) -> Result<Option<AuditLogOptions>, Box<dyn Error>> {
-        let Some(path) = self.audit_log_path.clone().filter(|path| !path.as_os_str().is_empty()) else {
-            return Ok(None);
-        };
+        let Some(path) = given(self.audit_log_path.as_ref()) else { return Ok(None) };
         let mut options = AuditLogOptions { path, ..AuditLogOptions::default() };
         self.log.apply(&mut options.batch, &mut options.truncate, &mut options.version)?;
         if let Some(format) = &self.audit_log_format {
@@ -242,9 +250,7 @@ impl AuditFlags {
     }
 
     fn webhook_options(&self) -> Result<Option<(PathBuf, AuditWebhookOptions)>, Box<dyn Error>> {
-        let Some(path) = self.audit_webhook_config_file.clone().filter(|path| !path.as_os_str().is_empty()) else {
-            return Ok(None);
-        };
+        let Some(path) = given(self.audit_webhook_config_file.as_ref()) else { return Ok(None) };
         let mut options = AuditWebhookOptions::default();
         self.webhook.apply(&mut options.batch, &mut options.truncate, &mut options.version)?;
         set(&mut options.initial_backoff, self.audit_webhook_initial_backoff);
@@ -253,7 +259,7 @@ impl AuditFlags {
     }
 }
 
-fn read_policy(path: &PathBuf) -> Result<AuditPolicy, Box<dyn Error>> {
+fn read_policy(path: &Path) -> Result<AuditPolicy, Box<dyn Error>> {
     let shown = path.display();
     let text = fs::read_to_string(path)
         .map_err(|error| format!("loading audit policy file: failed to read file path {shown:?}: {error}"))?;

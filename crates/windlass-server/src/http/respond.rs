@@ -79,11 +79,21 @@ impl Renderer {
     }
 
     /// Returns a response with a complete document, and records it for the audit log.
-    fn document(&self, code: StatusCode, compact: Vec<u8>) -> Response<Body> {
-        if self.audit.wants_response() {
-            self.audit.record_response(Bytes::copy_from_slice(&compact));
+    fn document(&self, code: StatusCode, mut compact: Vec<u8>) -> Response<Body> {
+        let encoding = self.representation.encoding;
+        if !self.audit.wants_response() {
+            return document(code, compact, encoding);
         }
-        document(code, compact, self.representation.encoding)
+        if encoding != Encoding::Json {
+            self.audit.record_response(Bytes::copy_from_slice(&compact));
+            return document(code, compact, encoding);
+        }
+        let length = compact.len();
+        compact.push(b'\n');
+        let body = Bytes::from(compact);
+        // The event shares the bytes of the response.
+        self.audit.record_response(body.slice(..length));
+        respond(code, HeaderValue::from_static(encoding.media_type()), Body::whole(body))
     }
 
     /// Returns the header of a single table.

@@ -265,3 +265,70 @@ async fn patch_that_is_not_json_is_omitted() {
     let applied = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
     assert_eq!(events[1]["requestObject"], applied, "YAML is recorded as JSON");
 }
+
+#[tokio::test(start_paused = true)]
+async fn custom_resource_is_recorded_with_defaults_and_without_unknown_fields() {
+    let rules = json!([{"level": "Request", "verbs": ["create"], "resources": [{"group": "ex.io"}], "omitStages": ["RequestReceived"]}]);
+    let (server, recorder) = server(rules);
+    let schema = json!({"type": "object", "properties": {
+        "spec": {"type": "object", "properties": {"size": {"type": "integer", "default": 3}, "b": {"type": "string"}}}}});
+    let definition = json!({"metadata": {"name": "foos.ex.io"}, "spec": {"group": "ex.io", "scope": "Cluster",
+        "names": {"plural": "foos", "kind": "Foo"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(send(&server, "POST", definitions, definition).await.status(), 201);
+    let object =
+        json!({"kind": "Foo", "apiVersion": "ex.io/v1", "metadata": {"name": "a"}, "spec": {"b": "<x>", "c": 1}});
+    let mut code = 404;
+    for _ in 0..1000 {
+        code = send(&server, "POST", "/apis/ex.io/v1/foos", object.clone()).await.status().as_u16();
+        if code != 404 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(code, 201);
+    let created = recorder.events().pop().unwrap();
+    let recorded =
+        json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": "a"}, "spec": {"b": "<x>", "size": 3}});
+    assert_eq!(created["requestObject"], recorded);
+    assert_eq!(created["objectRef"], json!({"resource": "foos", "name": "a", "apiGroup": "ex.io", "apiVersion": "v1"}));
+}
+
+#[tokio::test]
+async fn annotations_keep_their_first_value_and_need_qualified_keys() {
+    let (server, recorder) = server(json!([{"level": "Metadata", "omitStages": ["RequestReceived"]}]));
+    let method = http::Method::GET;
+    let info = crate::request::RequestInfo::new(&method, "/version", &crate::request::Query::default()).unwrap();
+    let request = crate::audit::AuditedRequest {
+        uri: "/version",
+        audit_id: b"id",
+        headers: &http::HeaderMap::new(),
+        info: &info,
+        remote: None,
+        received: jiff::Timestamp::UNIX_EPOCH,
+    };
+    let user = Arc::new(User::new("a"));
+    let audit = crate::audit::RequestAudit::begin(server.inner().audit(), &request, &user).await.unwrap();
+    let context = audit.context();
+    for (key, value) in [
+        ("ex.io/a", "first"),
+        ("ex.io/a", "second"),
+        ("plain", "x"),
+        ("ex.io/a/b", "x"),
+        ("ex.io/-", "x"),
+        ("Upper.io/a", "x"),
+        ("/a", "x"),
+    ] {
+        context.annotate_admission(key.to_owned(), value.to_owned());
+    }
+    // A webhook cannot fill the memory.
+    for number in 0..100 {
+        context.annotate_admission(format!("ex.io/n{number}"), "x".repeat(10_000));
+    }
+    audit.complete().await;
+    let annotations = recorder.events()[0]["annotations"].as_object().unwrap().clone();
+    assert_eq!(annotations["ex.io/a"], "first");
+    assert!(annotations.keys().all(|key| key == "ex.io/a" || key.starts_with("ex.io/n")), "{annotations:?}");
+    assert_eq!(annotations.len(), 1 + 26, "annotations beyond 256 KiB are dropped");
+}
