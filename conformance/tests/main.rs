@@ -1,6 +1,7 @@
 //! A single binary for the whole suite, because linking takes the most time.
 #![allow(clippy::unwrap_used, reason = "tests, and what only they call")]
 
+mod audit;
 mod caches;
 mod cases;
 mod client;

@@ -21,6 +21,7 @@ pages! {
     rate_limiters: "concepts/rate-limiters.md",
     test_environments: "concepts/test-environments.md",
     data_flow: "concepts/data-flow.md",
+    audit: "how-to/audit.md",
     authorize_with_a_webhook: "how-to/authorize-with-a-webhook.md",
     keep_memory_small: "how-to/keep-memory-small.md",
     run_several_replicas: "how-to/run-several-replicas.md",

@@ -26,6 +26,9 @@ const START_TIMEOUT: Duration = Duration::from_mins(1);
 /// The bearer token of the administrator. The server listens on loopback only, and runs as long as its tests.
 const TOKEN: &str = "upstream-admin";
 
+/// The bearer token of an administrator whose requests are in the audit log, for conformance/tests/audit.rs.
+const AUDITOR_TOKEN: &str = "upstream-auditor";
+
 /// The control plane to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Profile {
@@ -166,7 +169,8 @@ impl Upstream {
         let key = rcgen::KeyPair::generate()?;
         fs::write(upstream.file("sa.key"), key.serialize_pem())?;
         fs::write(upstream.file("sa.pub"), key.public_key_pem())?;
-        fs::write(upstream.file("tokens.csv"), format!("{TOKEN},admin,admin,\"system:masters\"\n"))?;
+        let token = |token: &str, name: &str| format!("{token},{name},{name},\"system:masters\"\n");
+        fs::write(upstream.file("tokens.csv"), token(TOKEN, "admin") + &token(AUDITOR_TOKEN, "auditor"))?;
         fs::write(upstream.kubeconfig(), kubeconfig(ports.secure))?;
         Ok(upstream)
     }
@@ -260,6 +264,9 @@ impl Upstream {
             // The default of test environments.
             "--allow-privileged=true".to_owned(),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            // The policy selects the requests of the tests of the audit log only.
+            format!("--audit-policy-file={}", root().join("conformance/audit/policy.json").display()),
+            format!("--audit-log-path={}", self.file("audit.log")),
         ];
         if self.profile == Profile::Token {
             flags.push("--disable-admission-plugins=ServiceAccount".to_owned());

@@ -3,20 +3,19 @@
 use std::{error::Error, fs, path::Path};
 
 use serde_json::Value;
-use windlass_api::BoxError;
 use windlass_server::AdmissionConfiguration;
 
 /// Reads a file of kind `AdmissionConfiguration` and the files of plugins that it references.
 pub(crate) fn read(path: &Path) -> Result<AdmissionConfiguration, Box<dyn Error>> {
     // Paths in the file are relative to it.
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-    let configuration = AdmissionConfiguration::parse(content(path)?, |other| content(&folder.join(other)))?;
-    Ok(configuration)
+    let configuration = AdmissionConfiguration::parse(content(path)?, |other| Ok(content(&folder.join(other))?));
+    Ok(configuration?)
 }
 
-fn content(path: &Path) -> Result<Value, BoxError> {
+fn content(path: &Path) -> Result<Value, String> {
     let text = fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    Ok(serde_saphyr::from_str(&text).map_err(|error| format!("cannot read {}: {error}", path.display()))?)
+    serde_saphyr::from_str(&text).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
 #[cfg(test)]

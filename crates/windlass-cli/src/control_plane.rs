@@ -27,7 +27,9 @@ use windlass_client::{
 };
 use windlass_controllers::{BuiltIn, Controllers};
 use windlass_runtime::{LeaderElection, Manager};
-use windlass_server::{AdmissionConfiguration, AuthorizerChain, KubernetesVersion, PodAccounts, Server};
+use windlass_server::{
+    AdmissionConfiguration, AuditConfiguration, AuthorizerChain, KubernetesVersion, PodAccounts, Server,
+};
 
 use crate::{
     data_directory::Secrets,
@@ -60,6 +62,8 @@ pub(crate) struct Settings {
     /// The authorizers; `None` means RBAC only.
     pub(crate) authorizers: Option<AuthorizerChain>,
     pub(crate) admission: AdmissionConfiguration,
+    /// The audit log.
+    pub(crate) audit: Option<AuditConfiguration>,
     /// The place of the objects.
     pub(crate) place: Place,
     /// The flags for the tokens of service accounts.
@@ -161,6 +165,10 @@ impl Bound {
         let server = server.admission(settings.admission);
         let server = match settings.authorizers {
             Some(chain) => server.authorizers(chain),
+            None => server,
+        };
+        let server = match settings.audit {
+            Some(audit) => server.audit(audit),
             None => server,
         };
         let server = match encrypted {
@@ -372,6 +380,7 @@ mod tests {
             console: None,
             authorizers: None,
             admission: AdmissionConfiguration::default(),
+            audit: None,
             tokens: TokenKeys::default(),
             limits: TimeLimits::default(),
             place: Place::Memory { history: Duration::from_mins(5) },

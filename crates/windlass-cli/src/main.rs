@@ -16,6 +16,7 @@
 //! ```
 
 mod admission;
+mod audit;
 mod authorization;
 mod commands;
 mod connection;
@@ -25,6 +26,7 @@ mod descriptions;
 mod encryption;
 mod memory;
 mod recorder;
+mod remote;
 #[cfg(test)]
 mod reference;
 mod serving;

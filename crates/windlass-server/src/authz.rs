@@ -153,7 +153,7 @@ impl<'a> AccessAttributes<'a> {
                 resource: &path.resource,
                 subresource: &path.subresource,
                 namespace: path.namespace.as_deref().unwrap_or_default(),
-                name: if path.name.is_empty() { &path.selected } else { &path.name },
+                name: path.requested_name(),
             },
         };
         Self { verb: &request.verb, object }
@@ -212,6 +212,15 @@ impl Decision {
     /// Returns the error of a failed webhook call; empty without one.
     pub(crate) fn problem(&self) -> &str {
         if let Self::Failed { problem, .. } = self { problem } else { "" }
+    }
+
+    /// Returns an error in kube-apiserver's words unless the request is allowed.
+    pub(crate) fn require(self, user: &User, attempt: &AccessAttributes<'_>) -> Result<(), Status> {
+        match self {
+            Self::Unrestricted | Self::Allowed(_) | Self::Granted(_) => Ok(()),
+            Self::Refused(why) | Self::Denied(why) => Err(attempt.forbidden(user, &why)),
+            Self::Failed { problem, .. } => Err(Status::internal(problem)),
+        }
     }
 
     /// Returns the reason, as access reviews report it.
@@ -335,11 +344,7 @@ impl Authorizer {
         user: &User,
         attempt: &AccessAttributes<'_>,
     ) -> Result<(), Status> {
-        match self.decide(storage, user, attempt).await? {
-            Decision::Unrestricted | Decision::Allowed(_) | Decision::Granted(_) => Ok(()),
-            Decision::Refused(why) | Decision::Denied(why) => Err(attempt.forbidden(user, &why)),
-            Decision::Failed { problem, .. } => Err(Status::internal(problem)),
-        }
+        self.decide(storage, user, attempt).await?.require(user, attempt)
     }
 
     /// Returns all rules for a user in a namespace, and the names of missing roles.

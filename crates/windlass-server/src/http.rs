@@ -9,7 +9,7 @@
 //!
 //! Priority and fairness headers are not implemented.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{net::IpAddr, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
@@ -17,6 +17,7 @@ use tokio::time::{self, Instant};
 use windlass_api::Status;
 
 use crate::{
+    audit::{self, AuditContext, AuditedFailure, AuditedRequest, RequestAudit},
     authn,
     authz::AccessAttributes,
     bootstrap,
@@ -70,6 +71,8 @@ const TIMED_OUT: &str = concat!(
 pub(crate) struct Origin {
     pub(crate) trust: Trust,
     pub(crate) stopping: Stopping,
+    /// The client's address. `None` for requests in process.
+    pub(crate) remote: Option<IpAddr>,
 }
 
 /// The basis for authenticating a request.
@@ -96,6 +99,7 @@ pub(crate) struct Exchange {
     deadline: Option<Instant>,
     /// The user for whom the request runs. Empty before authentication.
     user: Arc<User>,
+    audit: AuditContext,
 }
 
 /// The reason for a failed request.
@@ -151,6 +155,14 @@ impl Failure {
         }
     }
 
+    /// Returns the status in the response, if its encoding could be negotiated. The audit log contains no other.
+    fn negotiated(&self, encoding: ErrorEncoding) -> Option<&Status> {
+        match (self, encoding) {
+            (Self::Status(status) | Self::Unauthorized(status), ErrorEncoding::As(_)) => Some(status),
+            _ => None,
+        }
+    }
+
     fn response(&self, encoding: ErrorEncoding) -> Response<Body> {
         match self {
             Self::Status(status) => respond::status(status, encoding),
@@ -160,6 +172,8 @@ impl Failure {
             Self::TimedOut => respond::respond(StatusCode::GATEWAY_TIMEOUT, respond::TEXT, Body::whole(TIMED_OUT)),
             Self::Internal { target, why } => {
                 let message = format!("Internal Server Error: {}: {why}\n", go_quote(target));
+                // As in kube-apiserver, the text must not look like HTML.
+                let message = message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
                 respond::text(StatusCode::INTERNAL_SERVER_ERROR, message)
             }
         }
@@ -185,19 +199,14 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
     });
     let encoding = media::negotiate_error(&headers, &query);
     let head = method == Method::HEAD;
+    let received = server.audit().map(|_| server.clock().now()).unwrap_or_default();
+    let mut audit = RequestAudit::default();
     // Boxed because the future is large and is moved several times.
     let answer = Box::pin(async {
         if !request::is_well_formed(uri.path()) {
             return Err(Failure::Malformed);
         }
         let info = RequestInfo::new(&method, uri.path(), &query)?;
-        let limit =
-            if info.has_time_limit() { Some(options::time_limit(&query, server.request_timeout)?) } else { None };
-        if info.resource.is_some() {
-            // The start of the server is not a part of its first request.
-            server.registry().await?;
-        }
-        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let mut exchange = Exchange {
             method,
             info,
@@ -206,21 +215,49 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
             headers,
             warnings: warnings.clone(),
             stopping: origin.stopping.clone(),
-            deadline,
+            deadline: None,
             user: Arc::default(),
+            audit: AuditContext::default(),
         };
-        let answered = async {
-            let user = authenticate(&server, &origin.trust, &exchange).await?;
-            server.authorize(&user, &AccessAttributes::of(&exchange.info)).await.map_err(Failure::Unauthorized)?;
-            exchange.user = user;
-            answer(&server, exchange, body).await
+        if exchange.info.resource.is_some() {
+            // The start of the server is not a part of its first request.
+            server.registry().await?;
+        }
+        let limit = exchange.time_limit(&server).ok().flatten();
+        exchange.deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let audited = AuditedRequest {
+            uri: uri.path_and_query().map_or("/", |target| target.as_str()),
+            audit_id: audit_id.as_bytes(),
+            headers: &exchange.headers,
+            info: &exchange.info,
+            remote: origin.remote,
+            received,
         };
-        until(deadline, answered).await
+        let caller = match until(exchange.deadline, check(&server, &origin.trust, &exchange)).await {
+            Ok(caller) => caller,
+            Err(failure) => {
+                audit::failed(server.audit(), &audited, &exchange.audited_failure(&failure, encoding, &origin.trust))
+                    .await;
+                return Err(failure);
+            }
+        };
+        let begun = RequestAudit::begin(server.audit(), &audited, &caller).await;
+        audit = begun.map_err(|_| exchange.internal("failed to store audit event"))?;
+        exchange.audit = audit.context().clone();
+        exchange.user = until(exchange.deadline, authorize(&server, caller, &exchange)).await?;
+        let deadline = exchange.deadline;
+        until(deadline, answer(&server, exchange, body)).await
     });
     let mut response = match AssertUnwindSafe(answer).catch_unwind().await {
         Ok(Ok(response)) => response,
-        Ok(Err(failure)) => failure.response(encoding),
-        Err(_) => {
+        Ok(Err(failure)) => {
+            if let Some(status) = failure.negotiated(encoding) {
+                audit.context().record_status(status);
+            }
+            failure.response(encoding)
+        }
+        Err(panic) => {
+            std::mem::take(&mut audit).panicked(panic).await;
             tracing::error!(uri = %uri, "the server panicked in a request");
             let message = "This request caused apiserver to panic. Look in the logs for details.\n";
             respond::text(StatusCode::INTERNAL_SERVER_ERROR, message)
@@ -236,7 +273,15 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
     for warning in warnings.headers() {
         headers.append(header::WARNING, warning);
     }
-    response
+    if !audit.is_enabled() {
+        return response;
+    }
+    audit.respond(response.status().as_u16()).await;
+    if response.body().length().is_some() {
+        audit.complete().await;
+        return response;
+    }
+    response.map(|body| body.followed_by(audit.complete()))
 }
 
 /// Drops the work of a request at its deadline. A commit that the storage has received may happen.
@@ -247,25 +292,52 @@ async fn until<T>(deadline: Option<Instant>, work: impl Future<Output = Result<T
     }
 }
 
-/// Returns the user for whom a request runs.
-async fn authenticate(server: &State, trust: &Trust, exchange: &Exchange) -> Result<Arc<User>, Failure> {
-    let user = match trust {
-        Trust::InProcess(user) => user.clone(),
+/// Checks the timeout of a request, and returns the user who sends it.
+async fn check(server: &State, trust: &Trust, exchange: &Exchange) -> Result<Arc<User>, Failure> {
+    exchange.time_limit(server)?;
+    match trust {
+        Trust::InProcess(user) => Ok(user.clone()),
         Trust::Socket(certificate) => {
             let authenticator = server.authenticator();
             let user = authenticator.authenticate(server, certificate, &exchange.headers, &exchange.warnings).await;
-            user.map_err(Failure::Unauthorized)?
+            user.map_err(Failure::Unauthorized)
         }
-    };
-    let user = authn::impersonated(server, server.authenticator(), user, &exchange.info, &exchange.headers).await;
-    user.map_err(|status| {
+    }
+}
+
+/// Returns the user for whom a request runs, who may differ from the caller, if that user has the permission.
+async fn authorize(server: &State, caller: Arc<User>, exchange: &Exchange) -> Result<Arc<User>, Failure> {
+    let Exchange { info, headers, audit, .. } = exchange;
+    let impersonated = authn::impersonated(server, server.authenticator(), &caller, info, headers).await;
+    let impersonated = impersonated.map_err(|status| {
         // Before 1.35, invalid headers are internal errors.
         if status.code == 400 && server.choices.kubernetes < KubernetesVersion::V1_35 {
-            Failure::Internal { target: exchange.target(), why: status.message }
+            exchange.internal(status.message)
         } else {
             Failure::Unauthorized(status)
         }
-    })
+    })?;
+    let user = match impersonated {
+        Some(impersonated) => {
+            audit.record_impersonation(&impersonated.user, impersonated.constraint);
+            impersonated.user
+        }
+        None => caller,
+    };
+    let attributes = AccessAttributes::of(info);
+    let decision = server.decide(&user, &attributes).await;
+    if audit.is_enabled() {
+        match &decision {
+            Ok(decision) if decision.is_allowed() || decision.problem().is_empty() => {
+                let shown = if decision.is_allowed() { "allow" } else { "forbid" };
+                audit.annotate("authorization.k8s.io/decision", shown);
+                audit.annotate("authorization.k8s.io/reason", decision.reason());
+            }
+            _ => audit.annotate("authorization.k8s.io/reason", "internal error"),
+        }
+    }
+    decision.and_then(|decision| decision.require(&user, &attributes)).map_err(Failure::Unauthorized)?;
+    Ok(user)
 }
 
 /// Answers an authorized request. Most requests are for resources, so these are routed first.
@@ -318,7 +390,8 @@ async fn answer_server_endpoint(server: &Arc<State>, exchange: &Exchange) -> Res
         )));
     }
     if path == "/metrics" {
-        let text = Body::whole(server.metrics().text());
+        let audit = server.audit().map(|audit| audit.metrics().text()).unwrap_or_default();
+        let text = Body::whole(audit + &server.metrics().text());
         return Ok(Some(respond::respond(StatusCode::OK, respond::METRICS, text)));
     }
     issuer::document(server, path).map(|document| issuer::answer(exchange, &document)).transpose()
@@ -344,7 +417,14 @@ async fn answer_discovery(server: &Arc<State>, exchange: &Exchange) -> Result<Re
     }
     let document = if let Some(document) = discovery::answer(&table, path, accept, known, &server.address().to_string())
     {
-        document?
+        let document = document?;
+        if exchange.audit.wants_response()
+            && document.status == 200
+            && document.content_type.starts_with(Encoding::Json.media_type())
+        {
+            exchange.audit.record_response(document.body.trim_ascii_end().to_vec().into());
+        }
+        document
     } else {
         let request = openapi::Request {
             path,
@@ -395,8 +475,42 @@ impl Exchange {
         format!("{}{}", self.info.path, query.unwrap_or_default())
     }
 
+    /// Returns the status of a request that failed before or in its authentication, as the audit log contains it.
+    fn audited_failure(&self, failure: &Failure, encoding: ErrorEncoding, trust: &Trust) -> AuditedFailure {
+        let code = failure.code();
+        if let Some(status) = failure.negotiated(encoding) {
+            return AuditedFailure { status: status.clone(), code, is_response: true };
+        }
+        let authorization = self.header(header::AUTHORIZATION).unwrap_or_default().trim();
+        let scheme = authorization.split_once(' ').map(|(scheme, _)| scheme.to_ascii_lowercase());
+        let attempts = [
+            ("basic", scheme.as_deref() == Some("basic")),
+            ("bearer", scheme.as_deref() == Some("bearer")),
+            ("access_token", self.query.text("access_token").is_some()),
+            ("x509", !matches!(trust, Trust::Socket(ClientCertificate::Nothing))),
+        ];
+        let attempted: Vec<_> = attempts.into_iter().filter_map(|(name, is_given)| is_given.then_some(name)).collect();
+        let message = if attempted.is_empty() {
+            "Authentication failed, no credentials provided".to_owned()
+        } else {
+            format!("Authentication failed, attempted: {}", attempted.join(", "))
+        };
+        AuditedFailure { status: Status { message, ..Status::default() }, code, is_response: false }
+    }
+
+    /// Returns the error of a request that cannot be processed.
+    fn internal(&self, why: impl Into<String>) -> Failure {
+        Failure::Internal { target: self.target(), why: why.into() }
+    }
+
     fn header(&self, name: HeaderName) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// Returns the time for the request, if it is limited.
+    fn time_limit(&self, server: &State) -> Result<Option<Duration>, Status> {
+        let limit = || options::time_limit(&self.query, server.request_timeout);
+        self.info.has_time_limit().then(limit).transpose()
     }
 
     fn only_get(&self) -> Result<(), Status> {

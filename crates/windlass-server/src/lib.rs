@@ -22,6 +22,7 @@
 //! registry        the verbs for all kinds, and the interface of admission plugins
 //! resource        the vocabulary of resources: kinds, rules, versions, targets
 //! field_manager   managed fields and server-side apply
+//! audit           the audit log: policy, events, and the log and webhook backends
 //! webhook         calls of webhooks
 //! request         the verb, resource and query of a request
 //! watch_cache     one watch of the storage, shared by all client watches
@@ -83,6 +84,7 @@ mod table;
 mod registry;
 mod resource;
 mod field_manager;
+mod audit;
 mod webhook;
 mod request;
 mod watch_cache;
@@ -104,6 +106,10 @@ mod trace_context;
 
 pub use self::{
     admission::{AdmissionConfiguration, AdmissionConfigurationError, PodAccounts},
+    audit::{
+        AuditBatchOptions, AuditConfiguration, AuditError, AuditFormat, AuditLogOptions, AuditMode, AuditPolicy,
+        AuditPolicyError, AuditTruncateOptions, AuditWebhook, AuditWebhookOptions,
+    },
     authn::{Anonymous, KeyError, TokenIssuer},
     authz::{AccessReviewer, Authorization, AuthorizationConfiguration, AuthorizerChain, ConfigurationError},
     budget::Limits,

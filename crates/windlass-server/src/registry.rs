@@ -21,6 +21,7 @@ use serde_json::Value;
 use windlass_api::{Clock, DryRun, Entropy, FieldValidation, Status};
 
 use crate::{
+    audit::AuditContext,
     encoded::Encoded,
     identity::User,
     resource::{Conversions, Item, ResourceInfo, ResourceTable, Target, WriteContext},
@@ -32,6 +33,7 @@ use crate::{
 
 mod admission;
 mod allocation;
+mod audited;
 mod continue_token;
 mod create;
 mod delete;
@@ -55,6 +57,7 @@ mod tests;
 use self::follow::Followed;
 pub(crate) use self::{
     admission::{Admission, Attributes, HookId, Operation, RequestContext, SubresourceKind, WebhookCalls},
+    audited::record_request,
     delete::{AdmissionState, DeleteParams},
     list::{ItemList, ListParams},
     list_lag::ListLag,
@@ -109,6 +112,8 @@ pub(crate) struct WriteParams {
     pub(crate) field_manager: String,
     /// Collects the warnings for the client, even if the write fails.
     pub(crate) warnings: Warnings,
+    /// The event of the request. Writes from within the server have none.
+    pub(crate) audit: AuditContext,
     /// The user who sends the write; the default user for writes from within the server.
     pub(crate) user: Arc<User>,
     pub(crate) trace: TraceContext,
@@ -139,6 +144,7 @@ impl WriteParams {
             user: self.user.clone(),
             dry_run: self.dry_run,
             warnings: self.warnings.clone(),
+            audit: self.audit.clone(),
             trace: self.trace.clone(),
             name: target.name().to_owned(),
             webhooks: self.webhooks,
@@ -153,6 +159,7 @@ impl Default for WriteParams {
             field_validation: FieldValidation::Warn,
             field_manager: "unknown".to_owned(),
             warnings: Warnings::default(),
+            audit: AuditContext::default(),
             user: Arc::default(),
             trace: TraceContext::default(),
             conversions: Conversions::default(),

@@ -22,7 +22,10 @@ use crate::{
     encoded::Encoded,
     identity::User,
     object::{Errors, Tree, metadata_mut},
-    registry::{Attributes, Operation, Registry, ResponseBody, SubresourceKind, WriteParams, Written, set_namespace},
+    registry::{
+        Attributes, Operation, Registry, ResponseBody, SubresourceKind, WriteParams, Written, record_request,
+        set_namespace,
+    },
     resource::{Body, Item, Shape, Target},
     state::State,
     storage::Revision,
@@ -110,6 +113,13 @@ pub(crate) async fn answer(
     let decoded = shape.decode(body, params.field_validation)?;
     params.warnings.extend(decoded.warnings);
     let mut object = decoded.value;
+    if kind == tokens::KIND && params.audit.is_enabled() {
+        let mut complete = object.clone();
+        tokens::default(&mut complete);
+        record_request(&params.audit, &shape, &complete);
+    } else {
+        record_request(&params.audit, &shape, &object);
+    }
     set_namespace(target, &mut object)?;
     let metadata = metadata_mut(&mut object);
     for key in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"] {

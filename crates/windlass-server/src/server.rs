@@ -24,6 +24,7 @@ use windlass_api::{BoxError, Clock, Entropy, Status};
 
 use crate::{
     admission::{AdmissionConfiguration, PodAccounts},
+    audit::AuditConfiguration,
     authn::{Anonymous, Authenticator, TokenIssuer, Tokens},
     authz::{Authorization, Authorizer, AuthorizerChain},
     bootstrap::RegistryOptions,
@@ -74,6 +75,7 @@ pub struct ServerBuilder {
     descriptions: Descriptions,
     added_check: Option<AddedCheck>,
     request_timeout: Duration,
+    audit: Option<AuditConfiguration>,
 }
 
 /// The default of [`ServerBuilder::request_timeout`].
@@ -247,14 +249,23 @@ impl ServerBuilder {
         self
     }
 
+    /// Sets the audit policy and its backends. By default there is no audit log.
+    pub fn audit(mut self, audit: AuditConfiguration) -> Self {
+        self.audit = Some(audit);
+        self
+    }
+
     /// Builds the server.
     #[must_use]
     pub fn build(self) -> Server {
         let (stopping, _) = watch::channel(false);
         let address = self.choices.advertised.unwrap_or_else(|| self.address.ip());
+        let entropy = self.entropy.unwrap_or_default();
+        let audit = self.audit.and_then(|audit| audit.build(self.clock.clone(), entropy.clone()));
         Server(Arc::new(State {
             clock: self.clock,
-            entropy: self.entropy.unwrap_or_default(),
+            entropy,
+            audit,
             authenticator: Authenticator::new(self.token, self.tokens, self.issuer, self.anonymous),
             authorizer: Arc::new(Authorizer::new(self.authorization, self.authorizers, self.choices.kubernetes)),
             storage: self.storage.unwrap_or_else(|| Arc::new(MemoryStorage::default())),
@@ -295,6 +306,7 @@ impl Server {
             descriptions: Descriptions::default(),
             added_check: None,
             request_timeout: REQUEST_TIMEOUT,
+            audit: None,
         }
     }
 
@@ -354,6 +366,13 @@ impl Server {
         self.0.leave().await;
     }
 
+    /// Waits until the audit events so far were written, for five seconds at most. [`Self::serve`] does so at its end.
+    pub async fn flush_audit(&self) {
+        if let Some(audit) = self.0.audit() {
+            audit.flush().await;
+        }
+    }
+
     /// Closes all watches, as if all connections were lost. Clients can watch again at once. For tests of clients.
     pub async fn drop_watches(&self) -> Result<(), Status> {
         self.0.registry().await?.drop_watches();
@@ -395,7 +414,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let inner = self.server.0.clone();
-        let origin = Origin { trust: Trust::InProcess(self.user.clone()), stopping: inner.stopping() };
+        let origin = Origin { trust: Trust::InProcess(self.user.clone()), stopping: inner.stopping(), remote: None };
         Box::pin(async move { Ok(handle(inner, origin, request.map(boxed)).await) })
     }
 }

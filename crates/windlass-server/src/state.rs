@@ -8,6 +8,7 @@ use tokio::sync::{OnceCell, watch};
 use windlass_api::{BoxError, Clock, Entropy, Status};
 
 use crate::{
+    audit::Audit,
     authn::{Authenticator, Host},
     authz::{AccessAttributes, Authorizer, Decision, RoleName, Rule},
     bootstrap::{self, Announced, Presence, RegistryOptions},
@@ -39,6 +40,8 @@ pub(crate) struct State {
     /// `true` when long-running responses must end.
     pub(crate) stopping: watch::Sender<bool>,
     pub(crate) metrics: Metrics,
+    /// The audit log. `None` without a policy.
+    pub(crate) audit: Option<Arc<Audit>>,
     pub(crate) descriptions: Descriptions,
     pub(crate) added_check: Option<AddedCheck>,
     /// The address that documents and objects give to clients.
@@ -124,6 +127,10 @@ impl State {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    pub(crate) fn audit(&self) -> Option<&Arc<Audit>> {
+        self.audit.as_ref()
     }
 
     pub(crate) fn added_check(&self) -> Option<&AddedCheck> {

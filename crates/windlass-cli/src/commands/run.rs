@@ -91,6 +91,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         console: None,
         authorizers: None,
         admission: AdmissionConfiguration::default(),
+        audit: None,
         tokens: TokenKeys::default(),
         limits: TimeLimits::default(),
         place: Place::Directory(Data::at(cluster)),

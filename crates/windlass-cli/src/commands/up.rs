@@ -15,7 +15,9 @@ use windlass_server::KubernetesVersion;
 
 use super::announce;
 use crate::{
-    admission, authorization,
+    admission,
+    audit::AuditFlags,
+    authorization,
     control_plane::{Bound, Settings, warn_if_replaced},
     data_directory::Data,
     encryption::Encryption,
@@ -53,6 +55,8 @@ pub(crate) struct Options {
     /// kube-apiserver
     #[arg(long, value_name = "FILE")]
     admission_control_config_file: Option<PathBuf>,
+    #[command(flatten)]
+    audit: AuditFlags,
     #[command(flatten)]
     storage: StorageOptions,
     #[command(flatten)]
@@ -176,6 +180,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         nodes,
         controllers,
         console,
+        audit,
         storage,
         tokens,
         limits,
@@ -191,6 +196,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         console,
         authorizers,
         admission: admission.unwrap_or_default(),
+        audit: audit.build()?,
         tokens,
         limits,
         encryption: storage.encryption(),

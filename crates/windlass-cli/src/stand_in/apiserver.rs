@@ -3,6 +3,7 @@
 mod support;
 
 use std::{
+    collections::BTreeMap,
     env,
     error::Error,
     fs,
@@ -11,16 +12,19 @@ use std::{
     time::Duration,
 };
 
+use clap::Parser;
 use tokio::net::TcpListener;
 use windlass_runtime::shutdown;
 use windlass_server::{
-    Anonymous, Authorization, Limits, PodAccounts, Server, ServerBuilder, ServiceCidr, TlsIdentity, TlsVersion,
-    TokenIssuer, User,
+    Anonymous, AuditConfiguration, Authorization, Limits, PodAccounts, Server, ServerBuilder, ServiceCidr, TlsIdentity,
+    TlsVersion, TokenIssuer, User,
 };
 
 use super::flags::{Flag, Flags, Invocation, help};
 use crate::{
-    admission, authorization,
+    admission,
+    audit::{self, AuditFlags},
+    authorization,
     commands::announce,
     descriptions,
     time_limits::{TimeLimits, positive},
@@ -32,6 +36,58 @@ const FLAGS: &[Flag] = &[
     Flag { name: "allow-privileged", takes: "", about: "Not used: privileged containers are always allowed" },
     Flag { name: "allow-unsupported-flags", takes: "", about: "Start although flags are not supported" },
     Flag { name: "anonymous-auth", takes: "bool", about: "false: reject requests without credentials" },
+    Flag { name: "audit-log-batch-buffer-size", takes: "int", about: "Events in the buffer" },
+    Flag { name: "audit-log-batch-max-size", takes: "int", about: "Events in a batch" },
+    Flag { name: "audit-log-batch-max-wait", takes: "duration", about: "The time after which a batch is sent" },
+    Flag { name: "audit-log-batch-throttle-burst", takes: "int", about: "Batches at once" },
+    Flag { name: "audit-log-batch-throttle-enable", takes: "", about: "Limit the rate of batches" },
+    Flag { name: "audit-log-batch-throttle-qps", takes: "float", about: "Batches per second" },
+    Flag { name: "audit-log-compress", takes: "", about: "Compress rotated files" },
+    Flag { name: "audit-log-format", takes: "format", about: "json or legacy" },
+    Flag { name: "audit-log-maxage", takes: "int", about: "Days after which rotated files are removed" },
+    Flag { name: "audit-log-maxbackup", takes: "int", about: "The number of rotated files to keep" },
+    Flag { name: "audit-log-maxsize", takes: "int", about: "The size in megabytes at which the log is rotated" },
+    Flag { name: "audit-log-mode", takes: "mode", about: "batch, blocking or blocking-strict" },
+    Flag { name: "audit-log-path", takes: "path", about: "The audit log; - is standard output" },
+    Flag { name: "audit-log-truncate-enabled", takes: "", about: "Omit the objects of large events" },
+    Flag {
+        name: "audit-log-truncate-max-batch-size",
+        takes: "int",
+        about: "Bytes of a batch; not enforced, as in kube-apiserver",
+    },
+    Flag { name: "audit-log-truncate-max-event-size", takes: "int", about: "Bytes of an event" },
+    Flag { name: "audit-log-version", takes: "string", about: "audit.k8s.io/v1" },
+    Flag { name: "audit-policy-file", takes: "path", about: "The audit policy; without it nothing is recorded" },
+    Flag { name: "audit-webhook-batch-buffer-size", takes: "int", about: "Events in the buffer" },
+    Flag {
+        name: "audit-webhook-batch-initial-backoff",
+        takes: "duration",
+        about: "The deprecated name of --audit-webhook-initial-backoff",
+    },
+    Flag { name: "audit-webhook-batch-max-size", takes: "int", about: "Events in a batch" },
+    Flag { name: "audit-webhook-batch-max-wait", takes: "duration", about: "The time after which a batch is sent" },
+    Flag { name: "audit-webhook-batch-throttle-burst", takes: "int", about: "Batches at once" },
+    Flag { name: "audit-webhook-batch-throttle-enable", takes: "", about: "Limit the rate of batches" },
+    Flag { name: "audit-webhook-batch-throttle-qps", takes: "float", about: "Batches per second" },
+    Flag {
+        name: "audit-webhook-config-file",
+        takes: "path",
+        about: "The kubeconfig of the webhook that gets the events",
+    },
+    Flag {
+        name: "audit-webhook-initial-backoff",
+        takes: "duration",
+        about: "The time before the first retry of a request to the webhook",
+    },
+    Flag { name: "audit-webhook-mode", takes: "mode", about: "batch, blocking or blocking-strict" },
+    Flag { name: "audit-webhook-truncate-enabled", takes: "", about: "Omit the objects of large events" },
+    Flag {
+        name: "audit-webhook-truncate-max-batch-size",
+        takes: "int",
+        about: "Bytes of a batch; not enforced, as in kube-apiserver",
+    },
+    Flag { name: "audit-webhook-truncate-max-event-size", takes: "int", about: "Bytes of an event" },
+    Flag { name: "audit-webhook-version", takes: "string", about: "audit.k8s.io/v1" },
     Flag { name: "authorization-config", takes: "path", about: "A file with the authorizers, including webhooks" },
     Flag { name: "authorization-mode", takes: "modes", about: "RBAC, Node, or AlwaysAllow, which ignores roles" },
     Flag { name: "bind-address", takes: "ip", about: "The address to listen on; 127.0.0.1 by default" },
@@ -106,6 +162,9 @@ fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Erro
         }
         builder = builder.authorizers(authorization::read(Path::new(path))?);
     }
+    if let Some(audit) = audit(flags)? {
+        builder = builder.audit(audit);
+    }
     if flags.parse::<bool>("anonymous-auth")? == Some(false) {
         builder = builder.anonymous(Anonymous::Refused);
     }
@@ -135,6 +194,22 @@ fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Erro
 fn duration(flags: &Flags, name: &str) -> Result<Option<Duration>, Box<dyn Error>> {
     let invalid = |value, error| format!("invalid argument {value:?} for --{name}: {error}").into();
     flags.get(name).map(|value| positive(value).map_err(|error| invalid(value, error))).transpose()
+}
+
+/// The flags of the audit log, which are those of `windlass up`.
+#[derive(Parser)]
+struct AuditCommand {
+    #[command(flatten)]
+    flags: AuditFlags,
+}
+
+fn audit(flags: &Flags) -> Result<Option<AuditConfiguration>, Box<dyn Error>> {
+    let of_audit = flags.iter().filter(|(name, _)| name.starts_with(audit::PREFIX));
+    // As in kube-apiserver, the last one of repeated flags is used.
+    let latest: BTreeMap<_, _> = of_audit.collect();
+    let arguments = latest.into_iter().map(|(name, value)| format!("--{name}={value}"));
+    let parsed = AuditCommand::try_parse_from(std::iter::once("kube-apiserver".to_owned()).chain(arguments))?;
+    parsed.flags.build()
 }
 
 fn allows_unsupported(flags: &Flags) -> Result<bool, Box<dyn Error>> {
@@ -259,6 +334,8 @@ mod tests {
         }
         let error = server("--authorization-config=/nowhere/chain").unwrap_err();
         assert!(error.starts_with("cannot read /nowhere/chain: "), "{error}");
+        let error = server("--audit-policy-file=/nowhere/policy").unwrap_err();
+        assert!(error.starts_with("loading audit policy file: failed to read file path"), "{error}");
         let error = server("--token-auth-file=/nowhere/tokens").unwrap_err();
         assert!(error.starts_with("reading /nowhere/tokens: "), "{error}");
     }

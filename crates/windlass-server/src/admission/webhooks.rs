@@ -2,6 +2,7 @@
 //!
 //! A new or changed configuration takes effect with the next write.
 
+mod annotations;
 mod call;
 mod hook;
 
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 use windlass_api::{DryRun, FieldValidation, Status};
 
 use self::{
+    annotations::MutationAnnotations,
     call::{Answer, Failure, call},
     hook::{Hook, Invocation},
 };
@@ -52,18 +54,16 @@ impl Admission for Webhooks {
                 return Ok(());
             }
             write.reinvocation.begin_round(&write.object);
-            for hook in &hooks {
+            let round = write.reinvocation.round_number();
+            for (index, hook) in hooks.iter().enumerate() {
                 let Some(invocation) = self.matching_invocation(registry, hook, write).await? else { continue };
                 if !write.reinvocation.should_call(&hook.id()) {
                     continue;
                 }
-                let changed = match call_webhook(registry, hook, &invocation, write).await? {
-                    Some(answer) => match answer.patch {
-                        Some(patch) => patched(hook, &invocation, write, &patch).await?,
-                        None => false,
-                    },
-                    None => false,
-                };
+                let audited = MutationAnnotations { audit: write.context.audit.clone(), hook, round, index };
+                let called = mutate(registry, hook, &invocation, write, &audited).await;
+                audited.mutated(matches!(called, Ok(true)));
+                let changed = called?;
                 write.reinvocation.record_call(hook.id(), hook.is_reinvoked(), changed);
             }
             write.reinvocation.end_round(&write.object);
@@ -75,17 +75,28 @@ impl Admission for Webhooks {
         Box::pin(async move {
             let hooks = configured(registry, VALIDATING).await?;
             // All webhooks run in parallel, so none sees the others' results.
-            let calls = join_all(hooks.iter().map(|hook| async move {
-                let Some(invocation) = self.matching_invocation(registry, hook, write).await? else { return Ok(()) };
-                match call_webhook(registry, hook, &invocation, write).await? {
-                    Some(Answer { patch: Some(_), .. }) => {
-                        let invalid = Failure::invalid("validating webhook may not return response.patch");
-                        hook.failed(&invalid)
+            let invocations = hooks.iter().map(|hook| async move {
+                Ok::<_, Status>(self.matching_invocation(registry, hook, write).await?.map(|found| (hook, found)))
+            });
+            let invocations: Vec<_> = join_all(invocations).await.into_iter().collect();
+            // The audit log counts the webhooks that are called.
+            let mut called = 0;
+            let calls = invocations.into_iter().map(|invocation| {
+                let index = called;
+                called += usize::from(matches!(invocation, Ok(Some(_))));
+                async move {
+                    let Some((hook, invocation)) = invocation? else { return Ok(()) };
+                    let ignored = || annotations::failed_open_validating(&write.context.audit, hook, index);
+                    match call_webhook(registry, hook, &invocation, write, ignored).await? {
+                        Some(Answer { patch: Some(_), .. }) => {
+                            let invalid = Failure::invalid("validating webhook may not return response.patch");
+                            hook.failed(&invalid).inspect(|()| ignored())
+                        }
+                        _ => Ok(()),
                     }
-                    _ => Ok(()),
                 }
-            }));
-            calls.await.into_iter().collect()
+            });
+            join_all(calls).await.into_iter().collect()
         })
     }
 }
@@ -125,12 +136,29 @@ async fn configured(registry: &Registry, prefix: &str) -> Result<Vec<Hook>, Stat
     Ok(hooks)
 }
 
-/// Calls a webhook and returns its answer. Returns `None` if the call failed and the failure policy is `Ignore`.
+/// Calls a mutating webhook, and applies its patch. Returns `true` if the object changed.
+async fn mutate(
+    registry: &Registry,
+    hook: &Hook,
+    invocation: &Invocation,
+    write: &mut Attributes,
+    audited: &MutationAnnotations<'_>,
+) -> Result<bool, Status> {
+    let answer = call_webhook(registry, hook, invocation, write, || audited.failed_open()).await?;
+    let Some(patch) = answer.and_then(|answer| answer.patch) else { return Ok(false) };
+    let changed = patched(hook, invocation, write, &patch).await?;
+    audited.patched(&patch);
+    Ok(changed)
+}
+
+/// Calls a webhook and returns its answer. Returns `None` if the call failed and the failure policy is `Ignore`, after
+/// calling `ignored`.
 async fn call_webhook(
     registry: &Registry,
     hook: &Hook,
     invocation: &Invocation,
     write: &Attributes,
+    ignored: impl Fn(),
 ) -> Result<Option<Answer>, Status> {
     if write.context.dry_run == DryRun::All && !hook.has_no_side_effects() {
         return Err(Status::bad_request(format!("admission webhook {:?} does not support dry run", hook.name())));
@@ -138,14 +166,17 @@ async fn call_webhook(
     let Some(version) = hook.review_version() else {
         let why =
             "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)";
-        return hook.failed(&Failure::other(why)).map(|()| None);
+        return hook.failed(&Failure::other(why)).inspect(|()| ignored()).map(|()| None);
     };
     let uid = registry.entropy().uuid();
     let review = review(version, &uid, invocation, write).await?;
     let answer = match call(hook, version, &uid, &review, &write.context.trace).await {
         Ok(answer) => answer,
-        Err(failure) => return hook.failed(&failure).map(|()| None),
+        Err(failure) => return hook.failed(&failure).inspect(|()| ignored()).map(|()| None),
     };
+    for (key, value) in &answer.annotations {
+        write.context.audit.annotate_admission(format!("{}/{key}", hook.name()), value.clone());
+    }
     write.context.warnings.extend(answer.warnings.iter().cloned());
     if answer.allowed { Ok(Some(answer)) } else { Err(denied(hook, answer)) }
 }

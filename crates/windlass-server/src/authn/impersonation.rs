@@ -100,27 +100,36 @@ impl GrantedModes {
     }
 }
 
-/// Returns the user for whom a request runs: the impersonated user, or the caller if there is none.
+/// An impersonated user.
+pub(crate) struct Impersonated {
+    pub(crate) user: Arc<User>,
+    /// The verb of the constrained mode. Empty for the legacy mode.
+    pub(crate) constraint: String,
+}
+
+/// Returns the impersonated user, if the headers name one.
 pub(crate) async fn impersonated(
     host: &impl Host,
     authenticator: &Authenticator,
-    caller: Arc<User>,
+    caller: &Arc<User>,
     request: &RequestInfo,
     headers: &HeaderMap,
-) -> Result<Arc<User>, Status> {
-    let Some(impersonated_user) = impersonated_user(host.kubernetes(), headers)? else { return Ok(caller) };
+) -> Result<Option<Impersonated>, Status> {
+    let Some(impersonated_user) = impersonated_user(host.kubernetes(), headers)? else { return Ok(None) };
     let granted = authenticator.granted_modes();
-    let known = granted.last(&caller);
+    let known = granted.last(caller);
     let order = known.into_iter().chain(available(host.kubernetes()).filter(|index| Some(*index) != known));
     let mut first = None;
     for (index, mode) in order.map(|index| (index, &MODES[index])) {
-        if !(mode.applies_to)(&impersonated_user, &caller) {
+        if !(mode.applies_to)(&impersonated_user, caller) {
             continue;
         }
-        match (ModeCheck { host, caller: &caller, mode }).authorize(request, &impersonated_user).await {
+        let check = ModeCheck { host, caller, mode };
+        match check.authorize(request, &impersonated_user).await {
             Ok(user) => {
-                granted.record(&caller, index);
-                return Ok(Arc::new(user));
+                granted.record(caller, index);
+                let constraint = if check.is_constrained() { check.verb() } else { String::new() };
+                return Ok(Some(Impersonated { user: Arc::new(user), constraint }));
             }
             Err(error) => first = first.or(Some(error)),
         }
@@ -439,7 +448,8 @@ mod tests {
     #[tokio::test]
     async fn impersonating_a_non_ascii_user_does_not_run_as_caller() {
         let server = Server::builder().token("ADMIN").build();
-        let origin = Origin { trust: Trust::Socket(ClientCertificate::Nothing), stopping: server.inner().stopping() };
+        let trust = Trust::Socket(ClientCertificate::Nothing);
+        let origin = Origin { trust, stopping: server.inner().stopping(), remote: None };
         let ask = |path: &str| {
             let request = http::Request::get(path)
                 .header("authorization", "Bearer ADMIN")

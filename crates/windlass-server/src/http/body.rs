@@ -57,6 +57,14 @@ impl Body {
         self.held
     }
 
+    /// Runs a future after the last frame, before the body ends. If the body is dropped before, the future is dropped, too.
+    #[must_use]
+    pub(crate) fn followed_by(self, end: impl Future<Output = ()> + Send + 'static) -> Self {
+        let held = self.held;
+        let end = futures::stream::once(end).filter_map(|()| std::future::ready(None));
+        Self::frames(self.into_frames(usize::MAX).chain(end)).with_held_bytes(held)
+    }
+
     /// Converts the body into a stream of frames. A complete body is cut into frames of at most `length` bytes.
     pub(crate) fn into_frames(self, length: usize) -> BoxStream<'static, Bytes> {
         match self.inner {

@@ -1,6 +1,6 @@
 //! The body of a DELETE request: a `DeleteOptions` of `v1` or of any group's version.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use windlass_api::{FieldValidation, Status};
 
 use crate::{
@@ -20,6 +20,16 @@ pub(super) fn decode(body: &[u8], format: Format, kubernetes: KubernetesVersion)
         // Before 1.35, invalid options are internal errors.
         if kubernetes < KubernetesVersion::V1_35 { Status::unclassified(status.message) } else { status }
     })
+}
+
+/// Returns decoded options in JSON, as the audit log contains them: in Go's internal version.
+pub(super) fn audited(options: &Value) -> Vec<u8> {
+    let mut object = json!({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/__internal"});
+    if let (Some(object), Some(fields)) = (object.as_object_mut(), options.as_object()) {
+        let fields = fields.iter().filter(|(field, _)| !matches!(field.as_str(), "kind" | "apiVersion"));
+        object.extend(fields.map(|(field, value)| (field.clone(), value.clone())));
+    }
+    super::json::encode(&object)
 }
 
 fn decode_body(body: &[u8], format: Format, kubernetes: KubernetesVersion) -> Result<Value, Status> {

@@ -87,6 +87,7 @@ pub(super) async fn answer(
         (true, _) if table::is_printed(resource, &path.subresource) => Endpoint::Object,
         (true, _) => Endpoint::Unprinted,
     };
+    record_deprecation(exchange, resource);
     let meter = server.metrics().begin(request_labels(exchange, path, resource, operation));
     let request = Request { server, exchange, registry, target, endpoint, meter: &meter };
     // Boxed to keep the future of a get small.
@@ -108,6 +109,18 @@ pub(super) async fn answer(
     }
     meter.record_response(answer.as_ref().map_or_else(Failure::code, |response| response.status().as_u16()));
     answer
+}
+
+/// Records in the audit log that the resource is deprecated, and the version without it.
+fn record_deprecation(exchange: &Exchange, resource: &ResourceInfo) {
+    const REMOVED: &str = "unavailable in v";
+    if let Some(warning) = resource.deprecation.as_deref().filter(|_| exchange.audit.is_enabled()) {
+        exchange.audit.annotate("k8s.io/deprecated", "true");
+        if let Some((_, rest)) = warning.split_once(REMOVED) {
+            let version: String = rest.chars().take_while(|char| char.is_ascii_digit() || *char == '.').collect();
+            exchange.audit.annotate("k8s.io/removed-release", version);
+        }
+    }
 }
 
 /// Returns the labels for the request's metrics.
@@ -172,7 +185,9 @@ async fn connect(
         let options = connection.options(&exchange.query, &exchange.info.passed_path())?;
         let (user, warnings, name) = (exchange.user.clone(), exchange.warnings.clone(), path.name.clone());
         let trace = TraceContext::of(&exchange.headers);
-        let context = registry::RequestContext { user, warnings, trace, name, ..registry::RequestContext::default() };
+        let audit = exchange.audit.clone();
+        let context =
+            registry::RequestContext { user, warnings, audit, trace, name, ..registry::RequestContext::default() };
         registry.admit_connection(&target, options, context).await?;
     }
     let EmptyResponse = connection.connect(registry, &target, &exchange.query).await?;
@@ -319,6 +334,7 @@ impl Request<'_> {
         let renderer = self.renderer()?;
         let body = read::read(&self.exchange.headers, body).await?;
         let options = WriteOptions::parse_patch(&self.exchange.query, kind, &self.user_agent(), self.kubernetes())?;
+        self.exchange.audit.record_patch(&body, kind == PatchKind::Apply);
         let patch = match kind {
             PatchKind::Json => PatchType::Json,
             PatchKind::Merge => PatchType::Merge,
@@ -395,6 +411,7 @@ impl Request<'_> {
             representation,
             include: self.include(representation.view)?,
             descriptions: self.server.descriptions().clone(),
+            audit: self.exchange.audit.clone(),
             now,
         })
     }
@@ -429,6 +446,7 @@ impl Request<'_> {
             field_validation: options.field_validation,
             field_manager: options.field_manager,
             warnings: self.exchange.warnings.clone(),
+            audit: self.exchange.audit.clone(),
             user: self.exchange.user.clone(),
             trace: TraceContext::of(&self.exchange.headers),
             conversions: Conversions::default(),
@@ -465,13 +483,16 @@ impl Request<'_> {
         }
         let format = media::body_format(&self.exchange.headers)?;
         let options = delete_options::decode(&bytes, format, self.kubernetes())?;
+        if self.exchange.audit.wants_request() {
+            self.exchange.audit.record_request(delete_options::audited(&options));
+        }
         Ok(self.with_caller(delete_params_of(&options, self.kubernetes())?))
     }
 
     fn with_caller(&self, params: DeleteParams) -> DeleteParams {
-        let Exchange { user, warnings, headers, .. } = self.exchange;
+        let Exchange { user, warnings, audit, headers, .. } = self.exchange;
         let trace = TraceContext::of(headers);
-        DeleteParams { user: user.clone(), warnings: warnings.clone(), trace, ..params }
+        DeleteParams { user: user.clone(), warnings: warnings.clone(), audit: audit.clone(), trace, ..params }
     }
 
     fn written(&self, renderer: &Renderer, written: Written) -> Result<Response<Body>, Failure> {
@@ -492,6 +513,7 @@ impl Request<'_> {
         // A status has no other views than the whole object.
         let agreed = media::negotiate(headers, query, Endpoint::Object).map(|agreed| agreed.encoding);
         let encoding = agreed.map_or_else(|_| media::negotiate_error(headers, query), ErrorEncoding::As);
+        self.exchange.audit.record_status(status);
         let mut response = respond::status(status, encoding);
         *response.status_mut() = StatusCode::from_u16(status.code).unwrap_or(code);
         response

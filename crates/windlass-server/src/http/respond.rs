@@ -16,6 +16,7 @@ use super::{
     offload::offload,
 };
 use crate::{
+    audit::AuditContext,
     codec::{ProtobufList, to_protobuf, to_yaml},
     descriptions::Descriptions,
     discovery::Document,
@@ -48,6 +49,8 @@ pub(super) struct Renderer {
     /// The objects included in the rows of tables.
     pub(super) include: IncludeObject,
     pub(super) descriptions: Descriptions,
+    /// The event of the request, which may contain the response.
+    pub(super) audit: AuditContext,
     /// The current time, for ages.
     pub(super) now: Timestamp,
 }
@@ -72,7 +75,25 @@ impl Renderer {
             }
             View::Partial(_) | View::Table(_) => json::encode(&self.render(item.value(), self.header())),
         };
-        Ok(document(code, compact, self.representation.encoding))
+        Ok(self.document(code, compact))
+    }
+
+    /// Returns a response with a complete document, and records it for the audit log.
+    fn document(&self, code: StatusCode, mut compact: Vec<u8>) -> Response<Body> {
+        let encoding = self.representation.encoding;
+        if !self.audit.wants_response() {
+            return document(code, compact, encoding);
+        }
+        if encoding != Encoding::Json {
+            self.audit.record_response(Bytes::copy_from_slice(&compact));
+            return document(code, compact, encoding);
+        }
+        let length = compact.len();
+        compact.push(b'\n');
+        let body = Bytes::from(compact);
+        // The event shares the bytes of the response.
+        self.audit.record_response(body.slice(..length));
+        respond(code, HeaderValue::from_static(encoding.media_type()), Body::whole(body))
     }
 
     /// Returns the header of a single table.
@@ -107,11 +128,16 @@ impl Renderer {
     /// Reports whether lists are encoded while they are sent.
     fn is_streamed(&self) -> bool {
         let is_ordered = matches!(self.representation.view, View::Table(_)) && table::is_ordered(&self.resource);
-        self.representation.encoding == Encoding::Json && !is_ordered
+        self.representation.encoding == Encoding::Json && !is_ordered && !self.audit.wants_response()
     }
 
     fn render_list(&self, list: ItemList) -> Result<Response<Body>, Status> {
         let style = self.resource.shape.style();
+        if self.representation.encoding == Encoding::Protobuf && self.audit.wants_response() {
+            // The audit log is JSON.
+            let representation = Representation { encoding: Encoding::Json, ..self.representation };
+            Self { representation, ..self.clone() }.render_list(list.clone())?;
+        }
         match self.representation.view {
             View::Partial(_) => Err(wrong_view(
                 "PartialObjectMetadata",
@@ -120,7 +146,7 @@ impl Renderer {
             )),
             View::Table(version) => {
                 let metadata = list_metadata(&list, Style::BuiltIn);
-                if self.representation.encoding == Encoding::Json && !table::is_ordered(&self.resource) {
+                if self.is_streamed() {
                     let none = json::encode(&self.table(metadata, std::iter::empty(), self.header(), version));
                     let row = self.row(version);
                     return Ok(self.concatenate(Frame::of_table(none), list, move |item, out| {
@@ -129,7 +155,7 @@ impl Renderer {
                 }
                 let objects = list.items.into_iter().map(|item| item.value());
                 let compact = json::encode(&self.table(metadata, objects, self.header(), version));
-                Ok(document(StatusCode::OK, compact, self.representation.encoding))
+                Ok(self.document(StatusCode::OK, compact))
             }
             View::PartialList(version) => {
                 let kind = "PartialObjectMetadataList";
@@ -142,7 +168,7 @@ impl Renderer {
                     // Unlike a list of objects, an empty list of partial objects is null.
                     let none =
                         json!({"kind": kind, "apiVersion": version.api_version(), "metadata": metadata, "items": null});
-                    return Ok(document(StatusCode::OK, json::encode(&none), self.representation.encoding));
+                    return Ok(self.document(StatusCode::OK, json::encode(&none)));
                 }
                 let frame = Frame::new(kind, version.api_version(), &metadata, Style::BuiltIn);
                 Ok(self.concatenate(frame, list, move |item, out| push_json(&partial(item.value(), version), out)))
@@ -200,10 +226,10 @@ impl Renderer {
     ) -> Response<Body> {
         let mut pieces = Pieces { frame, items: list.items.into_iter(), state: State::Head, render };
         let encoding = self.representation.encoding;
-        if encoding != Encoding::Json {
+        if encoding != Encoding::Json || self.audit.wants_response() {
             let mut compact: Vec<u8> = pieces.flatten().collect();
             compact.pop();
-            return document(StatusCode::OK, compact, encoding);
+            return self.document(StatusCode::OK, compact);
         }
         let first = pieces.next().unwrap_or_default();
         let body = if pieces.state == State::Done {

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::state::Stopping;
 use crate::{
+    audit::AuditContext,
     codec::{protobuf_frame, to_protobuf},
     descriptions::Descriptions,
     encoded::{Style, push_json},
@@ -103,6 +104,7 @@ impl Watch {
                 include => include,
             },
             descriptions: self.rendering.descriptions.clone(),
+            audit: AuditContext::default(),
             now: self.rendering.clock.now(),
         };
         let header = if self.has_header { Header::Omitted } else { renderer.header() };

@@ -11,6 +11,7 @@ use windlass_api::{DryRun, Status};
 
 use super::Registry;
 use crate::{
+    audit::AuditContext,
     identity::User,
     object::Tree,
     resource::{ResourceInfo, SubresourceInfo, Target},
@@ -76,6 +77,8 @@ pub(crate) struct RequestContext {
     pub(crate) dry_run: DryRun,
     /// Warnings for the client. They are sent even if the write fails.
     pub(crate) warnings: Warnings,
+    /// The event of the request, to which plugins add annotations.
+    pub(crate) audit: AuditContext,
     /// The trace context of the request, for webhooks.
     pub(crate) trace: TraceContext,
     /// The name in the path. Empty if the request has none because the name will be generated.
@@ -223,6 +226,11 @@ impl Reinvocation {
             self.round = Round::Second;
         }
         again
+    }
+
+    /// Returns the number of the current round, from 0.
+    pub(crate) fn round_number(&self) -> usize {
+        usize::from(self.round == Round::Second)
     }
 
     /// Schedules all webhooks with the policy `IfNeeded` for the second round.

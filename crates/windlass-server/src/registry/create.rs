@@ -31,6 +31,7 @@ impl Registry {
         let resource = &target.resource;
         let decoded = resource.shape.decode(&body, params.field_validation)?;
         params.warnings.extend(decoded.warnings);
+        resource.record_request(&params.audit, &decoded.value);
         let mut object = resource.to_hub(decoded.value);
         meta::set_namespace(target, &mut object)?;
         meta::clear_system_fields(&mut object);

@@ -17,6 +17,7 @@ use super::{
     size::check_size,
 };
 use crate::{
+    audit::AuditContext,
     encoded::Encoded,
     identity::User,
     registry::{Attributes, Operation, RequestContext, WebhookCalls},
@@ -47,6 +48,8 @@ pub(crate) struct DeleteParams {
     pub(crate) user: Arc<User>,
     /// Collects the warnings for the client, even if the deletion fails.
     pub(crate) warnings: Warnings,
+    /// The event of the request.
+    pub(crate) audit: AuditContext,
     pub(crate) trace: TraceContext,
     pub(crate) admission: AdmissionState,
 }
@@ -83,6 +86,7 @@ impl DeleteParams {
             user: self.user.clone(),
             dry_run: self.dry_run,
             warnings: self.warnings.clone(),
+            audit: self.audit.clone(),
             trace: self.trace.clone(),
             name: target.name().to_owned(),
             webhooks: WebhookCalls::Configured,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use windlass_api::{FieldValidation, GroupResource, Status, StatusDetails};
 
 use super::{
-    Registry, ResponseBody, WriteParams, Written,
+    Registry, ResponseBody, WriteParams, Written, record_request,
     update::{WriteScope, precondition_failed},
 };
 use crate::{
@@ -33,8 +33,10 @@ impl Registry {
         let Some(plan) = plan.filter(|_| info.verbs.iter().any(|verb| verb == "create")) else {
             return Err(Status::method_not_allowed());
         };
-        let decoded = crate::resource::Shape::BuiltIn(plan).decode(body, params.field_validation)?;
+        let shape = crate::resource::Shape::BuiltIn(plan);
+        let decoded = shape.decode(body, params.field_validation)?;
         params.warnings.extend(decoded.warnings);
+        record_request(&params.audit, &shape, &decoded.value);
         let mut object = decoded.value;
         super::meta::set_namespace(target, &mut object)?;
         let write = Attributes::new(Operation::Create, target, object, params.context(target));
@@ -68,6 +70,7 @@ impl Registry {
     ) -> Result<Written, Status> {
         let decoded = target.resource.shape.decode(body, params.field_validation)?;
         params.warnings.extend(decoded.warnings);
+        record_request(&params.audit, &target.resource.shape, &decoded.value);
         let mut object = decoded.value;
         super::meta::set_namespace(target, &mut object)?;
         let name = object.text(&["metadata", "name"]).to_owned();

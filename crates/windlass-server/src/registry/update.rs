@@ -6,6 +6,7 @@ use windlass_api::{DryRun, GroupKind, Status};
 use super::{
     Registry, ResponseBody, WriteParams, Written,
     allocation::{WriteAllocation, observe_deleted, observe_stored},
+    audited::record_request,
     commit_failure,
     field_manager::{self, Application, DetachedFields, Scaling},
     meta, patch, put,
@@ -64,6 +65,11 @@ impl Registry {
         let decoded = shape.decode(&body, params.field_validation)?;
         params.warnings.extend(decoded.warnings);
         let mut object = decoded.value;
+        if is_scale {
+            record_request(&params.audit, &shape, &object);
+        } else {
+            resource.record_request(&params.audit, &object);
+        }
         if let Body::Encoded { bytes, format } = &body
             && object.at(&["metadata", "managedFields"]).is_none()
             && field_manager::asks_for_reset(bytes, *format)

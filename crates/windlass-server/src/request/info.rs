@@ -54,6 +54,14 @@ pub(crate) struct InvalidPath {
 /// The subresources of namespaces. As the last segment of a path they are not resources in the namespace.
 const NAMESPACE_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
 
+impl ResourcePath {
+    /// Returns the name of the requested object: the name in the path, or else the single name that the field selector
+    /// selects.
+    pub(crate) fn requested_name(&self) -> &str {
+        if self.name.is_empty() { &self.selected } else { &self.name }
+    }
+}
+
 impl RequestInfo {
     /// Parses a request. The path is still percent-encoded.
     pub(crate) fn new(method: &Method, path: &str, query: &Query) -> Result<Self, InvalidPath> {

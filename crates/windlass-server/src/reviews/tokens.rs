@@ -91,6 +91,7 @@ pub(super) async fn create_token_request(mut review: Review<'_>) -> Result<Value
         id: &id,
     };
     let token = issuer.issue(&grant, now)?;
+    write.context.audit.annotate("authentication.kubernetes.io/issued-credential-id", format!("JTI={id}"));
     tracing::debug!(namespace, name, id, dry_run = ?write.context.dry_run, "issued a token");
     let end = jiff::Timestamp::from_second(now.as_second().saturating_add(requested)).unwrap_or(jiff::Timestamp::MAX);
     let metadata = metadata_mut(&mut object);

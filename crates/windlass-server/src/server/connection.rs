@@ -2,7 +2,7 @@
 
 use std::{
     future::Future,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -36,6 +36,7 @@ pub(super) struct ClientConnection {
     stopping: Stopping,
     certificate: ClientCertificate,
     account: Arc<Account>,
+    remote: IpAddr,
 }
 
 /// A request body that is charged to its connection while it is read.
@@ -47,13 +48,14 @@ struct ChargedBody {
 impl Application for Sockets {
     type Connection = ClientConnection;
 
-    fn connect(&self, _: SocketAddr) -> ClientConnection {
+    fn connect(&self, remote: SocketAddr) -> ClientConnection {
         ClientConnection {
             server: Arc::clone(&self.server),
             tls: self.tls.clone(),
             stopping: self.stopping.clone(),
             certificate: ClientCertificate::Nothing,
             account: self.server.budget().open(),
+            remote: remote.ip(),
         }
     }
 }
@@ -72,7 +74,11 @@ impl Connection for ClientConnection {
         request: http::Request<RequestBody>,
     ) -> impl Future<Output = http::Response<Outgoing>> + Send + use<> {
         let server = self.server.clone();
-        let origin = Origin { trust: Trust::Socket(self.certificate.clone()), stopping: self.stopping.clone() };
+        let origin = Origin {
+            trust: Trust::Socket(self.certificate.clone()),
+            stopping: self.stopping.clone(),
+            remote: Some(self.remote),
+        };
         let account = self.account.clone();
         async move {
             let charge = account.nothing();

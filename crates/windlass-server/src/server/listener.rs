@@ -49,5 +49,6 @@ pub(super) async fn serve(
     };
     let sockets = Sockets { server: Arc::clone(state), tls, stopping: Stopping(stopping) };
     tokio::join!(http.serve(listener, sockets, shutdown), leave);
+    server.flush_audit().await;
     Ok(())
 }

@@ -20,6 +20,8 @@ pub(super) struct Answer {
     /// The reason for a denial.
     pub(super) status: Status,
     pub(super) warnings: Vec<String>,
+    /// Annotations for the audit log.
+    pub(super) annotations: Vec<(String, String)>,
     /// A JSON patch.
     pub(super) patch: Option<Vec<u8>>,
 }
@@ -99,6 +101,10 @@ fn verified(review: Value, version: &str, uid: &str) -> Result<Answer, Failure> 
         allowed: response.flag(&["allowed"]),
         status: status.map_err(Failure::invalid)?.unwrap_or_default(),
         warnings: response.items(&["warnings"]).iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        annotations: response.at(&["auditAnnotations"]).and_then(Value::as_object).map_or_else(Vec::new, |given| {
+            let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+            given.iter().filter_map(text).collect()
+        }),
         patch: patch
             .map_err(|error| Failure::other(format!("received undecodable patch in webhook response: {error}")))?,
     })

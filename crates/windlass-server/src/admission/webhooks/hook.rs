@@ -39,6 +39,10 @@ impl Hook {
         (self.configuration.clone(), self.index)
     }
 
+    pub(super) fn configuration(&self) -> &str {
+        &self.configuration
+    }
+
     pub(super) fn name(&self) -> &str {
         self.webhook.text(&["name"])
     }

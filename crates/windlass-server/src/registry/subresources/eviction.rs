@@ -153,6 +153,7 @@ pub(super) fn deletion(
         },
         dry_run: if dry_run { DryRun::All } else { DryRun::No },
         user: params.user.clone(),
+        audit: params.audit.clone(),
         warnings: params.warnings.clone(),
         trace: params.trace.clone(),
         admission: AdmissionState::Granted,
