@@ -107,7 +107,8 @@ mod tests {
 
     /// Starts a task that records each event and then works on it for some time.
     async fn reader(cache: &WatchCache<()>, work: Duration) -> (Seen, JoinHandle<()>) {
-        let mut events = cache.subscribe(PODS, Revision(1)).await.unwrap();
+        // It waits already before the task runs, so each writer waits for it.
+        let mut events = idle_subscription(cache).await;
         let seen = Seen::default();
         let noted = Arc::clone(&seen);
         let task = tokio::spawn(async move {
@@ -118,7 +119,6 @@ mod tests {
                 }
             }
         });
-        tokio::task::yield_now().await;
         (seen, task)
     }
 
