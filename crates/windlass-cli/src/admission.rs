@@ -10,8 +10,8 @@ use windlass_server::AdmissionConfiguration;
 pub(crate) fn read(path: &Path) -> Result<AdmissionConfiguration, Box<dyn Error>> {
     // Paths in the file are relative to it.
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-    let configuration = AdmissionConfiguration::parse(content(path)?, |other| content(&folder.join(other)))?;
-    Ok(configuration)
+    let file = content(path).map_err(|error| -> Box<dyn Error> { error })?;
+    Ok(AdmissionConfiguration::parse(file, |other| content(&folder.join(other)))?)
 }
 
 fn content(path: &Path) -> Result<Value, BoxError> {
