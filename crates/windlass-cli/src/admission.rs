@@ -3,19 +3,20 @@
 use std::{error::Error, fs, path::Path};
 
 use serde_json::Value;
+use windlass_api::BoxError;
 use windlass_server::AdmissionConfiguration;
 
 /// Reads a file of kind `AdmissionConfiguration` and the files of plugins that it references.
 pub(crate) fn read(path: &Path) -> Result<AdmissionConfiguration, Box<dyn Error>> {
     // Paths in the file are relative to it.
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-    let configuration = AdmissionConfiguration::parse(content(path)?, |other| Ok(content(&folder.join(other))?));
-    Ok(configuration?)
+    let file = content(path).map_err(|error| -> Box<dyn Error> { error })?;
+    Ok(AdmissionConfiguration::parse(file, |other| content(&folder.join(other)))?)
 }
 
-fn content(path: &Path) -> Result<Value, String> {
+fn content(path: &Path) -> Result<Value, BoxError> {
     let text = fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    serde_saphyr::from_str(&text).map_err(|error| format!("cannot read {}: {error}", path.display()))
+    Ok(serde_saphyr::from_str(&text).map_err(|error| format!("cannot read {}: {error}", path.display()))?)
 }
 
 #[cfg(test)]
