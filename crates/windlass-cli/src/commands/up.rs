@@ -50,7 +50,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     authorization_config: Option<PathBuf>,
     #[command(flatten)]
-    audit: AuditFlags,
+    audit: Box<AuditFlags>,
     #[command(flatten)]
     storage: StorageOptions,
     #[command(flatten)]
