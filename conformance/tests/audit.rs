@@ -36,7 +36,7 @@ const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/audit/recorded.jso
 /// The token of the user whose requests are audited. xtask gives it to the real server.
 const TOKEN: &str = "upstream-auditor";
 const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 /// A server with an audit log.
 struct Audited {

@@ -56,7 +56,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     admission_control_config_file: Option<PathBuf>,
     #[command(flatten)]
-    audit: AuditFlags,
+    audit: Box<AuditFlags>,
     #[command(flatten)]
     storage: StorageOptions,
     #[command(flatten)]

@@ -100,7 +100,7 @@ impl Event {
             }
         }
         if !self.source_ips.is_empty() {
-            field.value("sourceIPs", &Value::from_iter(self.source_ips.iter().map(ToString::to_string)));
+            field.value("sourceIPs", &self.source_ips.iter().map(ToString::to_string).collect::<Value>());
         }
         if !self.user_agent.is_empty() {
             field.text("userAgent", &self.user_agent);

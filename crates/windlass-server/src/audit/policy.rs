@@ -263,15 +263,15 @@ impl Rule {
 
     fn matches(&self, user: Option<&User>, request: &RequestInfo) -> bool {
         let given = |list: &Option<Vec<String>>| list.as_ref().is_some_and(|list| !list.is_empty());
-        if given(&self.users) && !user.is_some_and(|user| contains(&self.users, &user.name)) {
+        if given(&self.users) && !user.is_some_and(|user| contains(self.users.as_deref(), &user.name)) {
             return false;
         }
         if given(&self.user_groups)
-            && !user.is_some_and(|user| user.groups.iter().any(|group| contains(&self.user_groups, group)))
+            && !user.is_some_and(|user| user.groups.iter().any(|group| contains(self.user_groups.as_deref(), group)))
         {
             return false;
         }
-        if given(&self.verbs) && !contains(&self.verbs, &request.verb) {
+        if given(&self.verbs) && !contains(self.verbs.as_deref(), &request.verb) {
             return false;
         }
         if given(&self.namespaces) || self.resources.as_ref().is_some_and(|list| !list.is_empty()) {
@@ -308,8 +308,8 @@ impl Rule {
     }
 }
 
-fn contains(list: &Option<Vec<String>>, text: &str) -> bool {
-    list.iter().flatten().any(|own| own == text)
+fn contains(list: Option<&[String]>, text: &str) -> bool {
+    list.unwrap_or_default().iter().any(|own| own == text)
 }
 
 /// Reports whether a pattern such as `pods`, `pods/log`, `pods/*`, `*/scale` or `*` matches.

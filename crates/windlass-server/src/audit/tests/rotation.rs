@@ -26,14 +26,14 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 /// Waits until the thread for rotated files has finished its work.
-fn wait_for_names(directory: &Path, expected: &[&str]) {
-    let deadline = std::time::Duration::from_secs(20);
+async fn wait_for_names(directory: &Path, expected: &[&str]) {
+    let deadline = Duration::from_secs(20);
     let step = Duration::from_millis(5);
     for _ in 0..deadline.as_millis() / step.as_millis() {
         if names(directory) == expected {
             return;
         }
-        std::thread::sleep(step);
+        tokio::time::sleep(step).await;
     }
     panic!("{:?} instead of {expected:?}", names(directory));
 }
@@ -75,8 +75,8 @@ fn file_is_rotated_before_it_exceeds_its_size() {
     assert_eq!(names(directory).len(), 3);
 }
 
-#[test]
-fn old_and_surplus_files_are_removed_and_others_compressed() {
+#[tokio::test]
+async fn old_and_surplus_files_are_removed_and_others_compressed() {
     let directory = tempfile::tempdir().unwrap();
     let time = Arc::new(Mutex::new("2026-01-10T00:00:00Z".parse().unwrap()));
     let path = directory.path().join("audit.log");
@@ -100,7 +100,7 @@ fn old_and_surplus_files_are_removed_and_others_compressed() {
         "audit.log",
         "other-2026-01-01T00-00-00.000.log",
     ];
-    wait_for_names(directory.path(), &expected);
+    wait_for_names(directory.path(), &expected).await;
     let compressed = fs::File::open(directory.path().join(expected[1])).unwrap();
     let text = std::io::read_to_string(flate2::read::GzDecoder::new(compressed)).unwrap();
     assert_eq!(text, "old");
