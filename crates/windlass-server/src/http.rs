@@ -9,7 +9,13 @@
 //!
 //! Priority and fairness headers are not implemented.
 
-use std::{net::IpAddr, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    net::IpAddr,
+    panic::AssertUnwindSafe,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
@@ -233,7 +239,11 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
             remote: origin.remote,
             received,
         };
-        let caller = match until(exchange.deadline, check(&server, &origin.trust, &exchange)).await {
+        let checked = {
+            let checked = pin!(check(&server, &origin.trust, &exchange));
+            until(exchange.deadline, checked).await
+        };
+        let caller = match checked {
             Ok(caller) => caller,
             Err(failure) => {
                 audit::failed(server.audit(), &audited, &exchange.audited_failure(&failure, encoding, &origin.trust))
@@ -244,9 +254,12 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
         let begun = RequestAudit::begin(server.audit(), &audited, &caller).await;
         audit = begun.map_err(|_| exchange.internal("failed to store audit event"))?;
         exchange.audit = audit.context().clone();
-        exchange.user = until(exchange.deadline, authorize(&server, caller, &exchange)).await?;
+        exchange.user = {
+            let authorized = pin!(authorize(&server, caller, &exchange));
+            until(exchange.deadline, authorized).await?
+        };
         let deadline = exchange.deadline;
-        until(deadline, answer(&server, exchange, body)).await
+        until(deadline, pin!(answer(&server, exchange, body))).await
     });
     let mut response = match AssertUnwindSafe(answer).catch_unwind().await {
         Ok(Ok(response)) => response,
@@ -285,7 +298,10 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
 }
 
 /// Drops the work of a request at its deadline. A commit that the storage has received may happen.
-async fn until<T>(deadline: Option<Instant>, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+async fn until<T>(
+    deadline: Option<Instant>,
+    work: Pin<&mut impl Future<Output = Result<T, Failure>>>,
+) -> Result<T, Failure> {
     match deadline {
         Some(deadline) => time::timeout_at(deadline, work).await.unwrap_or(Err(Failure::TimedOut)),
         None => work.await,

@@ -79,7 +79,7 @@ pub struct ServerBuilder {
 }
 
 /// The default of [`ServerBuilder::request_timeout`].
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// An in-process client of a server, as a `tower` service: no socket, no task, no credentials.
 ///

@@ -1,6 +1,6 @@
 //! Requests for resources: dispatches a path and a method to a verb of the registry, and renders the result.
 
-use std::{borrow::Cow, panic::resume_unwind, sync::Arc, time::Duration};
+use std::{borrow::Cow, panic::resume_unwind, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
@@ -91,19 +91,21 @@ pub(super) async fn answer(
     let meter = server.metrics().begin(request_labels(exchange, path, resource, operation));
     let request = Request { server, exchange, registry, target, endpoint, meter: &meter };
     // Boxed to keep the future of a get small.
-    let answer = until(exchange.deadline, async {
-        match operation {
-            Operation::Get => request.get().await,
-            Operation::List => Box::pin(request.list()).await,
-            Operation::Watch => Box::pin(request.watch(&path.name)).await,
-            Operation::Create => Box::pin(request.create(body)).await,
-            Operation::Update => Box::pin(request.update(body)).await,
-            Operation::Patch => Box::pin(request.patch(body)).await,
-            Operation::Delete => Box::pin(request.delete(body)).await,
-            Operation::DeleteCollection => Box::pin(request.delete_collection(body)).await,
-        }
-    })
-    .await;
+    let answer = {
+        let answered = pin!(async {
+            match operation {
+                Operation::Get => request.get().await,
+                Operation::List => Box::pin(request.list()).await,
+                Operation::Watch => Box::pin(request.watch(&path.name)).await,
+                Operation::Create => Box::pin(request.create(body)).await,
+                Operation::Update => Box::pin(request.update(body)).await,
+                Operation::Patch => Box::pin(request.patch(body)).await,
+                Operation::Delete => Box::pin(request.delete(body)).await,
+                Operation::DeleteCollection => Box::pin(request.delete_collection(body)).await,
+            }
+        });
+        until(exchange.deadline, answered).await
+    };
     if matches!(answer, Err(Failure::TimedOut)) {
         tracing::debug!(method = %exchange.method, target = exchange.target(), "a request has timed out");
     }
