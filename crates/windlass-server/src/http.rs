@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use futures::FutureExt;
+use futures::{FutureExt, TryFutureExt};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use tokio::time::{self, Instant};
 use windlass_api::Status;
@@ -225,12 +225,12 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
             user: Arc::default(),
             audit: AuditContext::default(),
         };
-        if exchange.info.resource.is_some() {
-            // The start of the server is not a part of its first request.
-            server.registry().await?;
-        }
         let limit = exchange.time_limit(&server).ok().flatten();
         exchange.deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        if exchange.info.resource.is_some() {
+            let started = pin!(server.start().map_err(Failure::from));
+            until(exchange.deadline, started).await?;
+        }
         let audited = AuditedRequest {
             uri: uri.path_and_query().map_or("/", |target| target.as_str()),
             audit_id: audit_id.as_bytes(),

@@ -70,6 +70,16 @@ impl fmt::Debug for AddedCheck {
 pub(crate) struct Stopping(pub(crate) watch::Receiver<bool>);
 
 impl State {
+    /// Starts the registry, unless a request already did. The start continues when this request ends.
+    pub(crate) async fn start(self: &Arc<Self>) -> Result<(), Status> {
+        if self.registry.initialized() {
+            return Ok(());
+        }
+        let state = Arc::clone(self);
+        let started = tokio::spawn(async move { state.registry().await.map(drop) }).await;
+        started.unwrap_or_else(|error| Err(Status::internal(error)))
+    }
+
     /// Returns the registry, and starts it with the first request that needs it. A failed start is retried.
     pub(crate) async fn registry(&self) -> Result<&Registry, Status> {
         let start = || async {

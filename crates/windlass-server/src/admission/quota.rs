@@ -37,9 +37,17 @@ const ATTEMPTS: usize = 50;
 #[derive(Debug)]
 pub(crate) struct ResourceQuotas {
     /// The resources that can only be used in namespaces with a quota for them.
-    limited: Vec<LimitedResource>,
-    lines: Lines,
+    limited: Arc<[LimitedResource]>,
+    lines: Arc<Lines>,
     /// The user who updates quotas.
+    user: Arc<User>,
+}
+
+/// The quotas of a namespace.
+struct Namespace {
+    registry: Registry,
+    name: String,
+    limited: Arc<[LimitedResource]>,
     user: Arc<User>,
 }
 
@@ -50,13 +58,19 @@ impl Admission for ResourceQuotas {
 
     fn validate<'a>(&'a self, registry: &'a Registry, write: &'a Attributes) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
-            let Some(quotas) = quotas_of(registry, write) else { return Ok(()) };
+            let Some(quotas) = quotas_of(registry, &write.namespace) else { return Ok(()) };
             let quotas = registry.peek_all(&quotas).await?;
             if quotas.is_empty() && self.limited.is_empty() {
                 return Ok(());
             }
             let Some(charge) = charge_of(registry, write) else { return Ok(()) };
-            let serve = |charges| self.serve(registry, write, charges);
+            let namespace = Arc::new(Namespace {
+                registry: registry.clone(),
+                name: write.namespace.clone(),
+                limited: Arc::clone(&self.limited),
+                user: Arc::clone(&self.user),
+            });
+            let serve = move |charges| Arc::clone(&namespace).serve(charges);
             match timeout(PATIENCE, self.lines.charge(&write.namespace, charge, serve)).await {
                 Ok(result) => result,
                 Err(_) => Err(Status::internal("resource quota evaluation timed out")),
@@ -68,21 +82,18 @@ impl Admission for ResourceQuotas {
 impl ResourceQuotas {
     pub(super) fn new(limited: Vec<LimitedResource>) -> Self {
         let user = Arc::new(User::new("system:apiserver").in_groups([MASTERS]));
-        Self { limited, lines: Lines::default(), user }
+        Self { limited: limited.into(), lines: Arc::default(), user }
     }
+}
 
-    /// Checks charges and adds them to the quotas of the namespace. Returns a result for each charge.
-    async fn serve(
-        &self,
-        registry: &Registry,
-        write: &Attributes,
-        charges: Vec<Arc<Charge>>,
-    ) -> Vec<Result<(), Status>> {
+impl Namespace {
+    /// Checks charges and adds them to the quotas. Returns a result for each charge.
+    async fn serve(self: Arc<Self>, charges: Vec<Arc<Charge>>) -> Vec<Result<(), Status>> {
         let mut results = vec![None; charges.len()];
         let mut retried: Option<(Vec<String>, Status)> = None;
         for _ in 0..ATTEMPTS {
             let names = retried.as_ref().map(|(names, _)| names.as_slice());
-            let mut quotas = match read(registry, write, names).await {
+            let mut quotas = match self.read(names).await {
                 Ok(quotas) => quotas,
                 Err(error) => return settled(results, || Err(error.clone())),
             };
@@ -96,7 +107,7 @@ impl ResourceQuotas {
             retried = None;
             for quota in quotas.into_iter().filter(Quota::is_charged) {
                 let name = quota.name.clone();
-                match self.update(registry, write, quota).await {
+                match self.update(quota).await {
                     Ok(()) => {}
                     Err(error) if error.is_conflict() || error.is_not_found() => {
                         let (names, last) = retried.get_or_insert_with(|| (Vec::new(), error.clone()));
@@ -116,39 +127,37 @@ impl ResourceQuotas {
         })
     }
 
+    /// Reads the quotas. With `names`, reads the current state of the quotas with these names that still exist.
+    async fn read(&self, names: Option<&[String]>) -> Result<Vec<Quota>, Status> {
+        let Some(target) = quotas_of(&self.registry, &self.name) else { return Ok(Vec::new()) };
+        let Some(names) = names else {
+            return Ok(self.registry.peek_all(&target).await?.iter().map(|item| Quota::new(item.value())).collect());
+        };
+        let mut quotas = Vec::new();
+        for name in names {
+            let target = Target { name: Some(name.clone()), ..target.clone() };
+            quotas.extend(self.registry.peek(&target).await?.map(|item| Quota::new(item.value())));
+        }
+        Ok(quotas)
+    }
+
     /// Writes the usage of a quota, unless the quota has changed since it was read.
-    async fn update(&self, registry: &Registry, write: &Attributes, quota: Quota) -> Result<(), Status> {
-        let Some(target) = quotas_of(registry, write) else { return Ok(()) };
+    async fn update(&self, quota: Quota) -> Result<(), Status> {
+        let Some(target) = quotas_of(&self.registry, &self.name) else { return Ok(()) };
         let target = Target { name: Some(quota.name.clone()), ..target }.subresource("status");
         let params = WriteParams {
             field_manager: "kube-apiserver".to_owned(),
             user: Arc::clone(&self.user),
-            trace: write.context.trace.clone(),
             ..WriteParams::default()
         };
-        registry.update(&target, Body::Value(quota.into_object()), params).await.map(drop)
+        self.registry.update(&target, Body::Value(quota.into_object()), params).await.map(drop)
     }
 }
 
-/// Returns the collection of the quotas that apply to a write.
-fn quotas_of(registry: &Registry, write: &Attributes) -> Option<Target> {
+/// Returns the collection of the quotas of a namespace.
+fn quotas_of(registry: &Registry, namespace: &str) -> Option<Target> {
     let resources = registry.resources();
-    Some(Target::collection(resources.get("", "v1", "resourcequotas")?, Some(&write.namespace)))
-}
-
-/// Reads the quotas of the namespace of a write. With `names`, reads the current state of the quotas with these names
-/// that still exist.
-async fn read(registry: &Registry, write: &Attributes, names: Option<&[String]>) -> Result<Vec<Quota>, Status> {
-    let Some(target) = quotas_of(registry, write) else { return Ok(Vec::new()) };
-    let Some(names) = names else {
-        return Ok(registry.peek_all(&target).await?.iter().map(|item| Quota::new(item.value())).collect());
-    };
-    let mut quotas = Vec::new();
-    for name in names {
-        let target = Target { name: Some(name.clone()), ..target.clone() };
-        quotas.extend(registry.peek(&target).await?.map(|item| Quota::new(item.value())));
-    }
-    Ok(quotas)
+    Some(Target::collection(resources.get("", "v1", "resourcequotas")?, Some(namespace)))
 }
 
 /// Returns the charge for a write. Returns `None` if the write cannot change the usage.

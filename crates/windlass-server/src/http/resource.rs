@@ -5,7 +5,7 @@ use std::{borrow::Cow, panic::resume_unwind, pin::pin, sync::Arc, time::Duration
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use http_body::Body as _;
-use tokio::time;
+use tokio::{sync::Semaphore, time};
 use windlass_api::{PatchKind, Status, StatusDetails, reason};
 
 use super::{
@@ -34,6 +34,9 @@ use crate::{
 
 /// The time limit of a write of one object, as in kube-apiserver. It begins when the body was received.
 const WRITE_LIMIT: Duration = Duration::from_secs(34);
+
+/// The writes that may run at once without their requests. Clients that send writes and disconnect must not collect them.
+static FINISHING: Semaphore = Semaphore::const_new(256);
 
 /// The requested operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -396,7 +399,12 @@ impl Request<'_> {
         if !self.target.resource.strategy.has_claims() {
             return written.await;
         }
-        tokio::spawn(written).await.map_err(|error| match error.try_into_panic() {
+        let permit = FINISHING.acquire().await.map_err(Status::internal)?;
+        let finished = tokio::spawn(async move {
+            let _permit = permit;
+            written.await
+        });
+        finished.await.map_err(|error| match error.try_into_panic() {
             Ok(panic) => resume_unwind(panic),
             Err(cancelled) => Status::internal(cancelled),
         })?

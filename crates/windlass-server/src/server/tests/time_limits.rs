@@ -177,3 +177,22 @@ async fn watch_has_no_time_limit() {
     let proxied = get(&service, "/api/v1/namespaces/default/services/missing/proxy/?timeout=30").await;
     assert_eq!(proxied.code, 404, "{}", proxied.body);
 }
+
+#[tokio::test(start_paused = true)]
+async fn start_continues_after_the_time_limit_of_the_request_that_began_it() {
+    let held = Held::new("/registry/namespaces/");
+    let service = held.service();
+    held.is_open.send_replace(false);
+    let began = Instant::now();
+    let answer = get(&service, &format!("{CONFIG_MAPS}?timeout=2s")).await;
+    assert_eq!((answer.code, began.elapsed().as_secs()), (504, 2));
+    held.is_open.send_replace(true);
+    // No other request begins it again.
+    let created = async {
+        while held.storage.get("/registry/namespaces/default", None).await.unwrap().1.is_none() {
+            time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    time::timeout(DEADLINE, created).await.expect("the server has started");
+    assert_eq!(get(&service, CONFIG_MAPS).await.code, 200);
+}
