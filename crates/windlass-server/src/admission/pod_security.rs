@@ -29,7 +29,7 @@ mod policy;
 /// The largest number of pods, and the longest time, that a change of a namespace's labels checks.
 const MAX_PODS: usize = 3000;
 const MAX_TIME: Duration = Duration::from_secs(1);
-/// The number of pods that are checked before other tasks run.
+/// The number of pods that are read before other tasks run. Exempt pods and replicas count, too.
 const PODS_PER_TURN: usize = 50;
 
 /// The kinds whose objects have a template of pods: group, plural, and the path of the template.
@@ -317,14 +317,17 @@ struct Summary {
     /// The number of pods in the namespace.
     total: usize,
     checked: usize,
+    /// The number of calls of [`Self::is_over`].
+    turns: usize,
     /// The number of pods with the same reasons, and the first of their names.
     found: BTreeMap<String, (usize, String)>,
 }
 
 impl Summary {
     /// Reports whether no more pods are checked. Lets other tasks run from time to time.
-    async fn is_over(&self, end: Instant) -> bool {
-        if self.checked % PODS_PER_TURN == PODS_PER_TURN - 1 {
+    async fn is_over(&mut self, end: Instant) -> bool {
+        self.turns += 1;
+        if self.turns.is_multiple_of(PODS_PER_TURN) {
             yield_now().await;
         }
         self.checked >= MAX_PODS || Instant::now() >= end
@@ -346,7 +349,7 @@ impl Summary {
 
     fn warnings(self, namespace: &str, standard: Standard) -> Vec<String> {
         let mut warnings = Vec::new();
-        let Self { total, checked, found } = self;
+        let Self { total, checked, found, .. } = self;
         if checked < total {
             warnings.push(format!(
                 "new PodSecurity enforce level only checked against the first {checked} of {total} existing pods"
