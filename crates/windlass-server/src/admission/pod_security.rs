@@ -108,13 +108,17 @@ impl PodSecurity {
         Self { defaults, exemptions }
     }
 
-    /// Checks the labels of a namespace, and warns of existing pods that violate a new standard.
+    /// Checks the labels of a namespace. Warns if the namespace is exempt, and of existing pods that violate a new standard.
     async fn check_namespace(&self, registry: &Registry, write: &Attributes) -> Result<(), Status> {
         let latest = registry.resources().kubernetes();
         let mut errors = Errors::of(latest);
         let policy = self.policy_of(&write.object, &mut errors);
         let Some(old) = &write.old else {
-            return errors.check(&namespace_kind(), &write.name);
+            errors.check(&namespace_kind(), &write.name)?;
+            if self.exemptions.namespaces.contains(&write.name) {
+                write.context.warnings.extend(self.exemption_warning(&policy, write));
+            }
+            return Ok(());
         };
         let mut old_errors = Errors::of(latest);
         let old = self.policy_of(old, &mut old_errors);
