@@ -1,8 +1,9 @@
 //! The audit log: events about requests, as a policy selects them.
 //!
 //! A request collects its event in an [`AuditContext`] and processes the stages of the policy. Each stage is rendered once
-//! and passed to the backends. A backend has a limited buffer and a task that writes to its sink, the log or a webhook, so
-//! no request waits for another one's events. In the blocking modes, a request waits for its own.
+//! and passed to the backends. A backend has a limited buffer and a task that writes to its sink, the log or a webhook. In
+//! the mode `batch`, no request waits. In the blocking modes, a request waits until its own event is written. The log is
+//! written in order, and a webhook gets a limited number of events at the same time, so earlier events delay it.
 //!
 //! Format, names and messages are those of kube-apiserver. Without a policy, nothing is collected.
 

@@ -184,7 +184,7 @@ impl ServerBuilder {
 
     /// Sets the maximum time until the response to a request begins, except for watches and other long-running requests.
     /// Defaults to 60 s. The parameter `timeout` of a request can only shorten it. A write of one object has at most 34 s,
-    /// as in kube-apiserver.
+    /// as in kube-apiserver. This does not apply to bindings, evictions and token requests.
     ///
     /// A request that takes longer fails with code 504. A write can still happen after that.
     pub const fn request_timeout(mut self, timeout: Duration) -> Self {

@@ -1,7 +1,8 @@
 //! The plugin `PodSecurity`: checks pods against the Pod Security Standards that their namespace selects by labels.
 //!
 //! Pods that violate the enforced standard are rejected. Workloads with such pods only cause warnings, because their
-//! pods are checked again. Namespaces without labels have the defaults of the configuration: everything is allowed.
+//! pods are checked again. Namespaces without labels have the defaults of the configuration: everything is allowed. The
+//! annotations of the audit event are those of kube-apiserver.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -28,7 +29,7 @@ mod policy;
 /// The largest number of pods, and the longest time, that a change of a namespace's labels checks.
 const MAX_PODS: usize = 3000;
 const MAX_TIME: Duration = Duration::from_secs(1);
-/// The number of pods that are checked before other tasks run.
+/// The number of pods that are read before other tasks run. Exempt pods and replicas count, too.
 const PODS_PER_TURN: usize = 50;
 
 /// The kinds whose objects have a template of pods: group, plural, and the path of the template.
@@ -107,13 +108,17 @@ impl PodSecurity {
         Self { defaults, exemptions }
     }
 
-    /// Checks the labels of a namespace, and warns of existing pods that violate a new standard.
+    /// Checks the labels of a namespace. Warns if the namespace is exempt, and of existing pods that violate a new standard.
     async fn check_namespace(&self, registry: &Registry, write: &Attributes) -> Result<(), Status> {
         let latest = registry.resources().kubernetes();
         let mut errors = Errors::of(latest);
         let policy = self.policy_of(&write.object, &mut errors);
         let Some(old) = &write.old else {
-            return errors.check(&namespace_kind(), &write.name);
+            errors.check(&namespace_kind(), &write.name)?;
+            if self.exemptions.namespaces.contains(&write.name) {
+                write.context.warnings.extend(self.exemption_warning(&policy, write));
+            }
+            return Ok(());
         };
         let mut old_errors = Errors::of(latest);
         let old = self.policy_of(old, &mut old_errors);
@@ -165,9 +170,16 @@ impl PodSecurity {
         if self.exempts(write) {
             return Ok(());
         }
-        let lookup_failed = || Status::internal(format!("failed to lookup namespace {}", go_quote(&write.namespace)));
-        let policy = self.policy_for(registry, write).await.ok_or_else(lookup_failed)?;
-        if policy.is_privileged() {
+        let NamespacePolicy { policy, error } = match self.policy_for(registry, write).await {
+            Ok(found) => found,
+            Err(error) => {
+                let status = Status::internal(lookup_failed(write));
+                annotate(write, "error", || format!("{}: {error}", status.message));
+                return Err(status);
+            }
+        };
+        if error.is_none() && policy.is_privileged() {
+            annotate(write, "enforce-policy", || Standard::default().to_string());
             return Ok(());
         }
         if write.old.as_ref().is_some_and(|old| !is_significant(&write.object, old)) {
@@ -175,9 +187,13 @@ impl PodSecurity {
         }
         let pod = PodParts::of(&write.object);
         if self.exempts_class(pod.spec) {
+            annotate(write, "exempt", || "runtimeClass".to_owned());
             return Ok(());
         }
         let latest = registry.resources().kubernetes().minor();
+        annotate_error(write, error);
+        annotate(write, "enforce-policy", || policy.enforce.to_string());
+        audit(write, &pod, policy.audit, latest);
         let found = violations(&pod, policy.enforce, latest);
         if !found.is_empty() {
             return Err(write.forbidden(format!("violates PodSecurity \"{}\": {}", policy.enforce, details(&found))));
@@ -191,30 +207,61 @@ impl PodSecurity {
         if self.exempts(write) {
             return Ok(());
         }
-        let Some(policy) = self.policy_for(registry, write).await else { return Ok(()) };
+        let NamespacePolicy { policy, error } = match self.policy_for(registry, write).await {
+            Ok(found) => found,
+            Err(error) => {
+                annotate(write, "error", || format!("{}: {error}", lookup_failed(write)));
+                return Ok(());
+            }
+        };
+        if error.is_none() && [policy.audit, policy.warn].iter().all(|standard| standard.level == Level::Privileged) {
+            return Ok(());
+        }
         // The template of a replication controller is optional.
         let Some(template) = write.object.at(path) else { return Ok(()) };
         let pod = PodParts::of(template);
-        if !self.exempts_class(pod.spec) {
-            warn(write, &pod, policy.warn, registry.resources().kubernetes().minor());
+        if self.exempts_class(pod.spec) {
+            annotate(write, "exempt", || "runtimeClass".to_owned());
+            return Ok(());
         }
+        let latest = registry.resources().kubernetes().minor();
+        annotate_error(write, error);
+        audit(write, &pod, policy.audit, latest);
+        warn(write, &pod, policy.warn, latest);
         Ok(())
     }
 
-    /// Returns the policy of the namespace of a write, if the namespace can be read. Invalid labels were valid when they
-    /// were set, or the plugin was disabled then.
-    async fn policy_for(&self, registry: &Registry, write: &Attributes) -> Option<Policy> {
+    /// Returns the policy of the namespace of a write, or the reason why the namespace cannot be read. Invalid labels were
+    /// valid when they were set, or the plugin was disabled then.
+    async fn policy_for(&self, registry: &Registry, write: &Attributes) -> Result<NamespacePolicy, String> {
+        let not_found = || format!("namespaces {} not found", go_quote(&write.namespace));
         let resources = registry.resources();
-        let target = Target::object(resources.get("", "v1", "namespaces")?, None, &write.namespace);
-        let namespace = registry.peek_recent(&target).await.ok()??;
-        let meta = namespace.encoded.meta().ok()?;
+        let namespaces = resources.get("", "v1", "namespaces").ok_or_else(not_found)?;
+        let namespace = registry.peek_recent(&Target::object(namespaces, None, &write.namespace)).await;
+        let namespace = namespace.map_err(|status| status.message)?.ok_or_else(not_found)?;
+        let meta = namespace.encoded.meta().map_err(|error| error.to_string())?;
         let mut errors = Errors::default();
-        Some(Policy::of(|name| meta.label(name), self.defaults, &mut errors))
+        let policy = Policy::of(|name| meta.label(name), self.defaults, &mut errors);
+        let errors = errors.into_causes().into_iter().map(|cause| format!("{}: {}", cause.field, cause.message));
+        let errors: Vec<String> = errors.collect();
+        let error = match errors.as_slice() {
+            [] => None,
+            [error] => Some(error.clone()),
+            _ => Some(format!("[{}]", errors.join(", "))),
+        };
+        Ok(NamespacePolicy { policy, error })
     }
 
     fn exempts(&self, write: &Attributes) -> bool {
-        self.exemptions.namespaces.contains(&write.namespace)
-            || self.exemptions.usernames.contains(&write.context.user.name)
+        let reason = if self.exemptions.namespaces.contains(&write.namespace) {
+            "namespace"
+        } else if self.exemptions.usernames.contains(&write.context.user.name) {
+            "user"
+        } else {
+            return false;
+        };
+        annotate(write, "exempt", || reason.to_owned());
+        true
     }
 
     fn exempts_class(&self, spec: &Value) -> bool {
@@ -262,20 +309,29 @@ impl PodSecurity {
     }
 }
 
+/// The policy of a namespace, and the errors in its labels.
+struct NamespacePolicy {
+    policy: Policy,
+    error: Option<String>,
+}
+
 /// The violations of a standard by the pods of a namespace.
 #[derive(Debug, Default)]
 struct Summary {
     /// The number of pods in the namespace.
     total: usize,
     checked: usize,
+    /// The number of calls of [`Self::is_over`].
+    turns: usize,
     /// The number of pods with the same reasons, and the first of their names.
     found: BTreeMap<String, (usize, String)>,
 }
 
 impl Summary {
     /// Reports whether no more pods are checked. Lets other tasks run from time to time.
-    async fn is_over(&self, end: Instant) -> bool {
-        if self.checked % PODS_PER_TURN == PODS_PER_TURN - 1 {
+    async fn is_over(&mut self, end: Instant) -> bool {
+        self.turns += 1;
+        if self.turns.is_multiple_of(PODS_PER_TURN) {
             yield_now().await;
         }
         self.checked >= MAX_PODS || Instant::now() >= end
@@ -297,7 +353,7 @@ impl Summary {
 
     fn warnings(self, namespace: &str, standard: Standard) -> Vec<String> {
         let mut warnings = Vec::new();
-        let Self { total, checked, found } = self;
+        let Self { total, checked, found, .. } = self;
         if checked < total {
             warnings.push(format!(
                 "new PodSecurity enforce level only checked against the first {checked} of {total} existing pods"
@@ -318,6 +374,36 @@ impl Summary {
         lines.sort_unstable();
         warnings.extend(lines);
         warnings
+    }
+}
+
+fn lookup_failed(write: &Attributes) -> String {
+    format!("failed to lookup namespace {}", go_quote(&write.namespace))
+}
+
+/// Adds an annotation to the audit event, if there is one.
+fn annotate(write: &Attributes, key: &str, value: impl FnOnce() -> String) {
+    if write.context.audit.is_enabled() {
+        write.context.audit.annotate_admission(format!("{}{key}", policy::PREFIX), value());
+    }
+}
+
+/// Adds the errors in the labels of the namespace to the audit event.
+fn annotate_error(write: &Attributes, error: Option<String>) {
+    if let Some(error) = error {
+        annotate(write, "error", || format!("Failed to parse policy: {error}"));
+    }
+}
+
+/// Adds violations of a standard to the audit event.
+fn audit(write: &Attributes, pod: &PodParts<'_>, standard: Standard, latest: u32) {
+    if !write.context.audit.is_enabled() {
+        return;
+    }
+    let found = violations(pod, standard, latest);
+    if !found.is_empty() {
+        let text = || format!("would violate PodSecurity \"{standard}\": {}", details(&found));
+        annotate(write, "audit-violations", text);
     }
 }
 

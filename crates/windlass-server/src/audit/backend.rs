@@ -25,6 +25,9 @@ const CONCURRENT: usize = 64;
 /// The maximum number of events that are written to the log at once.
 const GROUP: usize = 512;
 
+/// The longest delay between batches, for rates that are almost zero. A longer one can overflow.
+const MAX_DELAY: Duration = Duration::from_hours(365 * 24);
+
 /// Writes events.
 pub(super) trait Sink: fmt::Debug + Send + Sync + 'static {
     /// The name in metrics.
@@ -186,6 +189,13 @@ impl Backend {
     }
 }
 
+impl Drop for Backend {
+    /// Lets the task send the rest of the buffer and end.
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
 /// An event that waits for room in the buffer.
 struct Waiting {
     entry: Option<Entry>,
@@ -222,8 +232,7 @@ impl Worker {
         let mut bucket = throttle.map(|(rate, burst)| TokenBucket::new(rate, burst));
         let is_concurrent = self.sink.is_concurrent();
         let most = if is_concurrent { max_size } else { max_size.max(GROUP) };
-        loop {
-            let batch = self.queue.collect(max_size, max_wait, most).await;
+        while let Some(batch) = self.queue.collect(max_size, max_wait, most).await {
             if let Some(bucket) = &mut bucket {
                 bucket.take().await;
             }
@@ -277,7 +286,8 @@ impl TokenBucket {
         self.tokens = (self.tokens + earned).min(self.burst) - 1.0;
         self.updated = now;
         if self.tokens < 0.0 {
-            sleep_until(now + Duration::from_secs_f64(-self.tokens / self.rate)).await;
+            let delay = Duration::try_from_secs_f64(-self.tokens / self.rate).unwrap_or(MAX_DELAY);
+            sleep_until(now + delay.min(MAX_DELAY)).await;
         }
     }
 }

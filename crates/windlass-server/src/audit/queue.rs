@@ -45,6 +45,8 @@ struct State {
     flushes: usize,
     /// A task empties the buffer.
     is_running: bool,
+    /// The server has ended.
+    is_closed: bool,
 }
 
 /// A batch that is being written. Dropping it frees its room.
@@ -70,9 +72,13 @@ impl Queue {
         Self { max_events, state: Mutex::default(), added: Notify::new(), removed: Notify::new() }
     }
 
-    /// Adds an event, or returns it if the buffer is full. An event of any size fits into an empty buffer.
+    /// Adds an event, or returns it if the buffer is full. An event of any size fits into an empty buffer. A closed buffer
+    /// drops it.
     pub(super) fn push(&self, entry: Entry) -> Result<(), Entry> {
         let mut state = self.state.lock();
+        if state.is_closed {
+            return Ok(());
+        }
         let size = entry.size();
         if state.entries.len() >= self.max_events || (state.bytes > 0 && state.bytes + size > MAX_BYTES) {
             return Err(entry);
@@ -97,6 +103,12 @@ impl Queue {
         }
     }
 
+    /// Refuses further events, and lets the task that empties the buffer end.
+    pub(super) fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.added.notify_one();
+    }
+
     /// Returns the right to empty the buffer, if no other task has it.
     pub(super) fn start(self: &Arc<Self>) -> Option<Running> {
         let mut state = self.state.lock();
@@ -104,8 +116,8 @@ impl Queue {
     }
 
     /// Waits for a batch: until there are `size` events, or `wait` has passed since the first one. Then takes up to `most`
-    /// events that have arrived.
-    pub(super) async fn collect(self: &Arc<Self>, size: usize, wait: Duration, most: usize) -> Batch {
+    /// events that have arrived. Returns `None` if the buffer is closed and empty.
+    pub(super) async fn collect(self: &Arc<Self>, size: usize, wait: Duration, most: usize) -> Option<Batch> {
         let mut deadline = None;
         loop {
             let added = self.added.notified();
@@ -113,11 +125,14 @@ impl Queue {
                 let mut state = self.state.lock();
                 let length = state.entries.len();
                 let is_due = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-                if length >= size || (length > 0 && (is_due || state.flushes > 0)) {
+                if length >= size || (length > 0 && (is_due || state.flushes > 0 || state.is_closed)) {
                     let entries: Vec<Entry> = state.entries.drain(..length.min(most.max(size))).collect();
                     state.writing += 1;
                     let bytes = entries.iter().map(Entry::size).sum();
-                    return Batch { queue: Arc::clone(self), entries, bytes };
+                    return Some(Batch { queue: Arc::clone(self), entries, bytes });
+                }
+                if state.is_closed {
+                    return None;
                 }
                 if length > 0 && deadline.is_none() {
                     deadline = Some(Instant::now() + wait);

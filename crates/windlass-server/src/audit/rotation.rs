@@ -3,7 +3,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Write},
+    io::{self, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
     thread,
@@ -89,15 +89,21 @@ impl RotatingFile {
             if is_full(size) {
                 self.rotate()?;
             } else {
-                self.file = Some(private(OpenOptions::new().create(true).append(true)).open(&self.path)?);
+                let mut file = private(OpenOptions::new().create(true).append(true)).open(&self.path)?;
                 self.size = size;
+                // The rest of an incomplete line must not damage this one.
+                if size > 0 && has_incomplete_line(&self.path) {
+                    file.write_all(b"\n")?;
+                    self.size += 1;
+                }
+                self.file = Some(file);
                 self.retire();
             }
         } else if is_full(self.size) {
             self.rotate()?;
         }
         if let Some(file) = &mut self.file {
-            // An incomplete line would damage the next one, so the file is opened again after an error.
+            // A part of the line may have been written. The next write opens the file again, and ends that line.
             if let Err(error) = file.write_all(line) {
                 self.file = None;
                 return Err(error);
@@ -111,7 +117,7 @@ impl RotatingFile {
     fn rotate(&mut self) -> io::Result<()> {
         self.file = None;
         if self.path.exists() {
-            fs::rename(&self.path, self.retention.backup_name(self.clock.now()))?;
+            fs::rename(&self.path, self.retention.unused_name(self.clock.now())?)?;
         }
         self.file = Some(private(OpenOptions::new().create(true).append(true)).open(&self.path)?);
         self.size = 0;
@@ -150,6 +156,17 @@ impl Retention {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let end = name.rfind('.').map(|dot| name[dot..].to_owned()).unwrap_or_default();
         (format!("{}-", &name[..name.len() - end.len()]), end)
+    }
+
+    /// Returns a name that no file has: that of the current time, or of the first later millisecond without one.
+    fn unused_name(&self, mut now: Timestamp) -> io::Result<PathBuf> {
+        loop {
+            let name = self.backup_name(now);
+            if !name.try_exists()? && !compressed_name(&name).try_exists()? {
+                return Ok(name);
+            }
+            now = now.checked_add(SignedDuration::from_millis(1)).map_err(io::Error::other)?;
+        }
     }
 
     fn backup_name(&self, now: Timestamp) -> PathBuf {
@@ -194,10 +211,26 @@ impl Retention {
     }
 }
 
-fn compress(path: &Path) -> io::Result<()> {
+/// Reports whether the last byte of a file is not a newline. A file that cannot be read counts as complete.
+fn has_incomplete_line(path: &Path) -> bool {
+    let read = || {
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::End(-1))?;
+        let mut last = [0];
+        file.read_exact(&mut last)?;
+        Ok::<_, io::Error>(last != *b"\n")
+    };
+    read().unwrap_or(false)
+}
+
+fn compressed_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(COMPRESSED);
-    let target = PathBuf::from(name);
+    PathBuf::from(name)
+}
+
+fn compress(path: &Path) -> io::Result<()> {
+    let target = compressed_name(path);
     let written = (|| {
         let mut source = File::open(path)?;
         let file = private(OpenOptions::new().create(true).truncate(true).write(true)).open(&target)?;

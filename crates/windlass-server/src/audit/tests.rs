@@ -1,6 +1,7 @@
 //! Tests of the audit log, in process.
 
 mod backends;
+mod pod_security;
 mod policy;
 mod requests;
 mod rotation;

@@ -1,3 +1,8 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::SeqCst},
+};
+
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -94,6 +99,31 @@ async fn pods_of_one_controller_are_checked_last() {
     let checked = checked.into_inner();
     assert_eq!(checked[..3], ["r0", "single", "r1"]);
     assert_eq!((checked.len(), summary.total), (MAX_PODS, MAX_PODS + 1));
+}
+
+#[tokio::test]
+async fn exempt_pods_and_replicas_let_other_tasks_run() {
+    let exempt = pod("exempt", json!({"runtimeClassName": "x"}));
+    let mut replica = pod("replica", json!({}));
+    replica["metadata"]["ownerReferences"] = json!([{"uid": "set", "controller": true}]);
+    let runtime_classes = HashSet::from(["x".to_owned()]);
+    let plugin =
+        PodSecurity { exemptions: Exemptions { runtime_classes, ..Exemptions::default() }, ..PodSecurity::default() };
+    for (pod, expected) in [(exempt, vec![]), (replica, vec![false, true])] {
+        let has_run = Arc::new(AtomicBool::new(false));
+        let other = Arc::clone(&has_run);
+        tokio::spawn(async move { other.store(true, SeqCst) });
+        let checks = Mutex::new(Vec::new());
+        let pods = vec![encode(&pod); PODS_PER_TURN + 1];
+        let summary = plugin.summarize(pods, |_| {
+            checks.lock().push(has_run.load(SeqCst));
+            Vec::new()
+        });
+        summary.await;
+        // The first replica is checked at once, the second one after all pods were read.
+        assert!(checks.into_inner().starts_with(&expected));
+        assert!(has_run.load(SeqCst));
+    }
 }
 
 #[tokio::test(start_paused = true)]

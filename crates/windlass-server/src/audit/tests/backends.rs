@@ -80,6 +80,37 @@ async fn rate_of_batches_is_limited() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn rate_can_be_almost_zero() {
+    let batch = AuditBatchOptions {
+        max_size: 1,
+        throttle_qps: f32::MIN_POSITIVE,
+        throttle_burst: 1,
+        ..AuditBatchOptions::of_webhook()
+    };
+    let (server, recorder) = server_with(metadata(), &AuditWebhookOptions { batch, ..AuditWebhookOptions::default() });
+    ask(&server, 2).await;
+    settle().await;
+    assert_eq!(recorder.requests(), 1);
+    // The task still runs.
+    advance(Duration::from_hours(366 * 24)).await;
+    settle().await;
+    assert_eq!(recorder.requests(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn end_of_the_server_sends_the_buffer_and_ends_the_task() {
+    let (server, recorder) = server_with(metadata(), &AuditWebhookOptions::default());
+    ask(&server, 2).await;
+    settle().await;
+    assert_eq!(recorder.requests(), 0, "the batch waits for more events");
+    let began = Instant::now();
+    drop(server);
+    settle().await;
+    assert_eq!((recorder.sizes(), began.elapsed()), (vec![2], Duration::ZERO));
+    assert_eq!(Arc::strong_count(&recorder), 1, "the task holds the webhook");
+}
+
+#[tokio::test(start_paused = true)]
 async fn full_buffer_loses_events_but_not_requests() {
     let batch = AuditBatchOptions { buffer_size: 4, max_size: 1, ..AuditBatchOptions::of_webhook() };
     let (server, recorder) = server_with(metadata(), &AuditWebhookOptions { batch, ..AuditWebhookOptions::default() });
@@ -216,7 +247,7 @@ async fn size_of_the_buffer_is_limited_until_events_are_written() {
     };
     let pushed = (0..100).take_while(|_| queue.push(entry(Some(object.clone()))).is_ok()).count();
     assert_eq!(pushed, 63, "events of a little more than 1 MiB");
-    let batch = queue.collect(10, Duration::ZERO, 10).await;
+    let batch = queue.collect(10, Duration::ZERO, 10).await.unwrap();
     assert!(queue.push(entry(Some(object.clone()))).is_err(), "the batch is not written yet");
     drop(batch);
     assert!(queue.push(entry(Some(object))).is_ok());

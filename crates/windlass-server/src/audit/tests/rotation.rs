@@ -75,6 +75,34 @@ fn file_is_rotated_before_it_exceeds_its_size() {
     assert_eq!(names(directory).len(), 3);
 }
 
+#[test]
+fn rotations_in_one_millisecond_keep_all_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let time = Arc::new(Mutex::new("2026-01-02T03:04:05.999Z".parse().unwrap()));
+    let compressed = "audit-2026-01-02T03-04-06.000.log.gz";
+    fs::write(directory.path().join(compressed), "old").unwrap();
+    let mut log = self::file(&AuditLogOptions { max_size: 1, ..options(directory.path().join("audit.log")) }, &time);
+    for byte in *b"abc" {
+        log.write(&vec![byte; 600 << 10]).unwrap();
+    }
+    let files = ["audit-2026-01-02T03-04-05.999.log", compressed, "audit-2026-01-02T03-04-06.001.log", "audit.log"];
+    assert_eq!(names(directory.path()), files);
+    let first = files.map(|file| fs::read(directory.path().join(file)).unwrap()[0]);
+    assert_eq!(first, *b"aobc");
+}
+
+#[test]
+fn line_after_an_incomplete_one_is_complete() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit.log");
+    let time = Arc::new(Mutex::new("2026-01-02T03:04:05.678Z".parse().unwrap()));
+    for (before, after) in [("", "next\n"), ("line\n", "line\nnext\n"), ("line\nincompl", "line\nincompl\nnext\n")] {
+        fs::write(&path, before).unwrap();
+        self::file(&options(path.clone()), &time).write(b"next\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), after);
+    }
+}
+
 #[tokio::test]
 async fn old_and_surplus_files_are_removed_and_others_compressed() {
     let directory = tempfile::tempdir().unwrap();

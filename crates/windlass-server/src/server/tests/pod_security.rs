@@ -11,7 +11,7 @@ fn server() -> Server {
         "apiVersion": "pod-security.admission.config.k8s.io/v1",
         "kind": "PodSecurityConfiguration",
         "defaults": {"enforce": "baseline"},
-        "exemptions": {"usernames": ["robot"], "namespaces": ["kube-system"], "runtimeClasses": ["sandboxed"]},
+        "exemptions": {"usernames": ["robot"], "namespaces": ["kube-system", "system"], "runtimeClasses": ["sandboxed"]},
     });
     let file = json!({
         "apiVersion": "apiserver.config.k8s.io/v1",
@@ -65,8 +65,15 @@ async fn labels_of_an_exempt_namespace_cause_a_warning() {
         "pod-security.kubernetes.io/enforce": "restricted",
         "pod-security.kubernetes.io/warn-version": "v1.20",
     });
-    let warned = relabel(&service, "kube-system", labels).await;
+    let warned = relabel(&service, "kube-system", labels.clone()).await;
     let warning = "299 - \"namespace \\\"kube-system\\\" is exempt from Pod Security, and the policy \
                    (enforce=restricted:latest, warn=restricted:v1.20) will be ignored\"";
     assert_eq!(warned.header("warning"), warning);
+    let create = async |name: &str, labels: &Value| {
+        post(&service, "/api/v1/namespaces", json!({"metadata": {"name": name, "labels": labels}})).await
+    };
+    let warned = create("system", &labels).await;
+    assert_eq!((warned.code, warned.header("warning")), (201, &*warning.replace("kube-system", "system")));
+    let other = create("other", &labels).await;
+    assert_eq!((other.code, other.headers.get("warning")), (201, None));
 }

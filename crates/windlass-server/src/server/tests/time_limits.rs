@@ -3,12 +3,17 @@
 use futures::{FutureExt as _, future::BoxFuture};
 use http_body::Frame;
 use http_body_util::StreamBody;
+use parking_lot::Mutex;
 use tokio::sync::watch as gate;
+use windlass_api::BoxError;
 
 use super::*;
-use crate::storage::{
-    Change, CommitError, Committed, EventStream, Expect, MemoryStorage, Revision, Storage, StorageError, StoredValue,
-    suite,
+use crate::{
+    AuditBatchOptions, AuditConfiguration, AuditMode, AuditPolicy, AuditWebhook, AuditWebhookOptions,
+    storage::{
+        Change, CommitError, Committed, EventStream, Expect, MemoryStorage, Revision, Storage, StorageError,
+        StoredValue, suite,
+    },
 };
 
 /// A storage whose requests for some keys wait.
@@ -69,7 +74,7 @@ const TOO_LATE: &str = r#"{"metadata":{},"status":"Failure","message":"Timeout: 
 /// Sends a request whose body never ends. Returns the answer, and the time that it has taken.
 async fn endless(service: &Service, path: &str) -> (Answer, Duration) {
     let began = Instant::now();
-    let body = StreamBody::new(futures::stream::pending::<Result<Frame<Bytes>, windlass_api::BoxError>>());
+    let body = StreamBody::new(futures::stream::pending::<Result<Frame<Bytes>, BoxError>>());
     let request = request("POST", path).header(header::CONTENT_TYPE, "application/json").body(body).unwrap();
     let (parts, body) = service.clone().oneshot(request).await.unwrap().into_parts();
     let body = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
@@ -126,6 +131,51 @@ async fn request_whose_storage_is_slow_fails_after_its_time_limit() {
     assert_eq!([counted("verb=\"GET\""), counted("verb=\"POST\"")], [true; 2], "{metrics}");
     held.is_open.send_replace(true);
     assert_eq!(get(&service, &path).await.code, 200);
+}
+
+/// A webhook that keeps the audit events that it gets.
+#[derive(Debug, Default)]
+struct Recorder(Mutex<Vec<Value>>);
+
+impl AuditWebhook for Recorder {
+    fn post(&self, events: Bytes) -> BoxFuture<'_, Result<(), BoxError>> {
+        let events: Value = serde_json::from_slice(&events).unwrap();
+        self.0.lock().extend(events["items"].as_array().unwrap().clone());
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_that_takes_too_long_has_a_complete_audit_event() {
+    let held = Held::new("/registry/configmaps/");
+    let recorder = Arc::new(Recorder::default());
+    let policy = AuditPolicy::parse(json!({
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [{"level": "RequestResponse"}],
+    }));
+    let batch = AuditBatchOptions { mode: AuditMode::Blocking, ..AuditBatchOptions::of_webhook() };
+    let options = AuditWebhookOptions { batch, ..AuditWebhookOptions::default() };
+    let webhook: Arc<dyn AuditWebhook> = recorder.clone();
+    let audit = AuditConfiguration::new(policy.unwrap()).with_webhook(webhook, &options).unwrap();
+    let storage: Arc<dyn Storage> = held.clone();
+    let service = Server::builder().storage(storage).audit(audit).build().service();
+    assert_eq!(get(&service, "/api/v1/namespaces/default").await.code, 200);
+    recorder.0.lock().clear();
+    held.is_open.send_replace(false);
+    let began = Instant::now();
+    assert_eq!(get(&service, &format!("{CONFIG_MAPS}/a?timeout=2s")).await.code, 504);
+    assert_eq!(post(&service, &format!("{CONFIG_MAPS}?timeout=3s"), config_map("b")).await.code, 504);
+    assert_eq!(began.elapsed().as_secs(), 5);
+    let events = std::mem::take(&mut *recorder.0.lock());
+    let shown = events.iter().map(|event| {
+        let code = &event["responseStatus"]["code"];
+        (event["stage"].clone(), event["verb"].clone(), code.clone(), event["responseObject"].clone())
+    });
+    let expected = |verb: &str| (json!("ResponseComplete"), json!(verb), json!(504), Value::Null);
+    assert_eq!(shown.collect::<Vec<_>>(), ["get", "create"].map(expected));
+    assert_eq!(events[1]["requestObject"]["metadata"]["name"], "b");
 }
 
 #[tokio::test(start_paused = true)]
