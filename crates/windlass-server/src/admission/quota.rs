@@ -1,9 +1,12 @@
 //! The plugin `ResourceQuota`: rejects writes that would exceed a quota of their namespace, and charges the others.
 //!
 //! The usage is in `status.used` of each quota. A write is charged before it is stored, by an update of that status
-//! with the resourceVersion of the state that was checked. So concurrent writes cannot exceed a quota together, on one
-//! server or on several. Usage that ends is subtracted by the controller `resourcequota`, which recomputes the status.
-//! The same holds for a write that is charged and then fails.
+//! with the resourceVersion of the state that was checked. So concurrent writes are not charged for more than a quota
+//! allows, on one server or on several. Usage that ends is subtracted by the controller `resourcequota`, which recomputes
+//! the status. The same holds for a write that is charged and then fails.
+//!
+//! Not guaranteed: that the usage never exceeds a quota. An object that is stored long after its charge can be missing in
+//! the computation of the controller, as in Kubernetes.
 //!
 //! Concurrent writes in one namespace are charged together: see [`line`].
 
