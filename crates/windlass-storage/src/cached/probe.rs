@@ -3,7 +3,7 @@
 //! A task makes the reads, not the readers: a reader that is not polled for some time, because its request waits for
 //! something else, must not delay the others.
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -47,19 +47,17 @@ impl Probe {
     /// Returns a revision that was current during this call.
     pub(super) async fn revision(&self) -> Result<Revision, StorageError> {
         let mut last = self.state.last.subscribe();
-        let wanted = {
+        let (wanted, was_running) = {
             let mut progress = self.state.progress.lock();
             // One that has begun before this call may return an earlier revision.
             progress.wanted = progress.begun + 1;
-            if !progress.is_running {
-                progress.is_running = true;
-                tokio::spawn(read(
-                    Arc::clone(&self.storage),
-                    Running { state: Arc::clone(&self.state), has_finished: false },
-                ));
-            }
-            progress.wanted
+            (progress.wanted, mem::replace(&mut progress.is_running, true))
         };
+        if !was_running {
+            // A runtime that ends drops the task here, which locks the progress.
+            let running = Running { state: Arc::clone(&self.state), has_finished: false };
+            tokio::spawn(read(Arc::clone(&self.storage), running));
+        }
         // The sender is in `self`.
         match last.wait_for(|last| last.number >= wanted).await {
             Ok(read) => read.result.clone().map_err(shared),

@@ -260,6 +260,33 @@ fn readers_of_a_runtime_that_ends_get_an_error() {
     assert_eq!(second.block_on(probe.revision()).unwrap(), Revision(1));
 }
 
+/// Reads the revision when it is dropped, and sends the answer.
+struct LastReader(Arc<Probe>, std::sync::mpsc::Sender<Option<Result<Revision, StorageError>>>);
+
+impl Drop for LastReader {
+    fn drop(&mut self) {
+        let _ = self.1.send(self.0.revision().now_or_never());
+    }
+}
+
+#[test]
+fn reader_in_a_runtime_that_ends_gets_an_error() {
+    let (sender, answers) = std::sync::mpsc::channel();
+    let probe = Arc::new(Probe::new(Below::new()));
+    // In a thread, because the failure is a deadlock.
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let reader = LastReader(probe, sender);
+        runtime.spawn(async move {
+            let _reader = reader;
+            std::future::pending::<()>().await;
+        });
+        runtime.block_on(tokio::task::yield_now());
+    });
+    let answer = answers.recv_timeout(TEST_PATIENCE).expect("an answer in time");
+    assert!(matches!(answer, Some(Err(StorageError::Unavailable(_)))), "{answer:?}");
+}
+
 #[tokio::test]
 async fn concurrent_readers_share_a_probe() {
     let below = Below::new();
