@@ -52,7 +52,7 @@ pub struct Evaluator {
     kind: Kind,
     /// The name of the number of objects, such as `count/deployments.apps`.
     count: String,
-    /// Another name of this number.
+    /// The short name of the number of objects, such as `pods`.
     short_count: Option<&'static str>,
 }
 

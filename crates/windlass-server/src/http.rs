@@ -48,6 +48,7 @@ mod issuer;
 mod json;
 mod media;
 mod offload;
+mod operation;
 mod options;
 mod read;
 mod resource;

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, panic::resume_unwind, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode, header};
 use http_body::Body as _;
 use tokio::{sync::Semaphore, time};
 use windlass_api::{PatchKind, Status, StatusDetails, reason};
@@ -13,6 +13,7 @@ use super::{
     body::Body,
     delete_options,
     media::{self, Endpoint, ErrorEncoding, View},
+    operation::{Operation, is_built_in},
     options::{WriteOptions, delete_params, delete_params_of, list_params, watch_params},
     read::{self, RequestBody},
     respond::{self, Renderer},
@@ -21,7 +22,6 @@ use super::{
 use crate::request::ResourcePath;
 use crate::{
     connect::{Connection, EmptyResponse},
-    encoded::Style,
     kubernetes::KubernetesVersion,
     metrics::{Meter, RequestLabels, Scope, Verb},
     registry::{self, DeleteParams, GetParams, PatchType, Registry, ResponseBody, WebhookCalls, WriteParams, Written},
@@ -37,19 +37,6 @@ const WRITE_LIMIT: Duration = Duration::from_secs(34);
 
 /// The writes that may run at once without their requests. Clients that send writes and disconnect must not collect them.
 static FINISHING: Semaphore = Semaphore::const_new(256);
-
-/// The requested operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operation {
-    Get,
-    List,
-    Watch,
-    Create,
-    Update,
-    Patch,
-    Delete,
-    DeleteCollection,
-}
 
 /// A request for a supported operation on an existing resource.
 struct Request<'r> {
@@ -79,7 +66,7 @@ pub(super) async fn answer(
     if let Some(connection) = connection(path, resource) {
         return connect(registry, exchange, path, resource, connection).await;
     }
-    let operation = operation(&exchange.method, path, resource)?;
+    let operation = Operation::of(&exchange.method, path, resource)?;
     let namespace = if resource.is_namespaced() { path.namespace.clone() } else { None };
     let some = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     let name = if path.legacy_watch { None } else { some(&path.name) };
@@ -199,78 +186,6 @@ async fn connect(
     let mut response = Response::new(Body::whole(Bytes::new()));
     *response.status_mut() = StatusCode::NO_CONTENT;
     Ok(response)
-}
-
-fn is_built_in(resource: &ResourceInfo) -> bool {
-    resource.shape.style() == Style::BuiltIn
-}
-
-/// Returns the operation of a method on a path of this resource.
-fn operation(method: &Method, path: &ResourcePath, resource: &ResourceInfo) -> Result<Operation, Failure> {
-    let custom = !is_built_in(resource);
-    let missing = || if custom { Failure::NotFound } else { Status::unknown_resource().into() };
-    // A namespace object is cluster-scoped, but its own path contains its name as the namespace.
-    let in_namespace = path.namespace.is_some() && (path.resource != "namespaces" || path.name.is_empty());
-    if in_namespace && !resource.is_namespaced() {
-        return Err(missing());
-    }
-    let everywhere = resource.is_namespaced() && !in_namespace;
-    if everywhere && (custom || !path.name.is_empty()) && (*method != Method::GET || !path.name.is_empty()) {
-        return Err(missing());
-    }
-    let verbs = if path.subresource.is_empty() {
-        &resource.verbs
-    } else {
-        let found = resource.subresource(&path.subresource).filter(|_| path.rest.is_empty() && !path.legacy_watch);
-        let unknown = || if custom { not_found(path, resource) } else { missing() };
-        &found.ok_or_else(unknown)?.verbs
-    };
-    // Resources with the single verb `create` have no paths for objects.
-    if !path.name.is_empty() && path.subresource.is_empty() && *verbs == ["create"] {
-        return Err(missing());
-    }
-    let reads = *method == Method::GET || (custom && *method == Method::HEAD);
-    let collection = path.name.is_empty();
-    let (operation, verb) = match *method {
-        _ if path.legacy_watch && reads => (Operation::Watch, "watch"),
-        _ if path.legacy_watch => return Err(Status::method_not_allowed().into()),
-        _ if reads && collection => (Operation::List, "list"),
-        _ if reads => (Operation::Get, "get"),
-        Method::POST if collection && !everywhere || !path.subresource.is_empty() => (Operation::Create, "create"),
-        Method::PUT if !collection => (Operation::Update, "update"),
-        Method::PATCH if !collection => (Operation::Patch, "patch"),
-        Method::DELETE if collection && !everywhere => (Operation::DeleteCollection, "deletecollection"),
-        Method::DELETE if !collection => (Operation::Delete, "delete"),
-        _ => return Err(not_supported(resource, method)),
-    };
-    if *method == Method::POST && path.subresource.is_empty() && !collection {
-        return Err(not_supported(resource, method));
-    }
-    if verbs.iter().any(|own| own == verb) { Ok(operation) } else { Err(not_supported(resource, method)) }
-}
-
-/// Returns the error for a subresource that this custom resource does not have.
-fn not_found(path: &ResourcePath, resource: &ResourceInfo) -> Failure {
-    Status::not_found(&resource.group_resource(), &path.name).into()
-}
-
-/// Returns the error for a method that the resource does not support.
-fn not_supported(resource: &ResourceInfo, method: &Method) -> Failure {
-    if is_built_in(resource) {
-        return Status::method_not_allowed().into();
-    }
-    let verb = match *method {
-        Method::POST => "create",
-        Method::PUT => "update",
-        Method::PATCH => "patch",
-        Method::DELETE => "delete",
-        _ => "",
-    };
-    let group_resource = resource.group_resource();
-    let message = format!("{verb} is not supported on resources of kind \"{group_resource}\"");
-    let details =
-        StatusDetails { group: resource.group.clone(), kind: resource.plural.clone(), ..StatusDetails::default() };
-    Status::failure(405, reason::METHOD_NOT_ALLOWED, message).with_details(details).into()
 }
 
 impl Request<'_> {
@@ -527,63 +442,5 @@ impl Request<'_> {
         let mut response = respond::status(status, encoding);
         *response.status_mut() = StatusCode::from_u16(status.code).unwrap_or(code);
         response
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        kinds::{self, KindOptions},
-        kubernetes::KubernetesVersion,
-        request::{Query, RequestInfo},
-    };
-
-    fn ask(method: &str, path: &str) -> Result<Operation, String> {
-        let method = Method::from_bytes(method.as_bytes()).unwrap();
-        let info = RequestInfo::new(&method, path, &Query::default()).unwrap();
-        let path = info.resource.unwrap();
-        let options = KindOptions::of(KubernetesVersion::default());
-        let table = kinds::built_ins(&options);
-        let resource = table.iter().find(|resource| resource.group == path.group && resource.plural == path.resource);
-        operation(&method, &path, resource.unwrap()).map_err(|failure| match failure {
-            Failure::Status(status) => status.code.to_string(),
-            other => format!("{other:?}"),
-        })
-    }
-
-    #[test]
-    fn method_and_path_decide_the_operation() {
-        use Operation::{Create, Delete, DeleteCollection, Get, List, Patch, Update, Watch};
-        for (method, path, expected) in [
-            ("GET", "/api/v1/pods", Ok(List)),
-            ("GET", "/api/v1/namespaces/a/pods/", Ok(List)),
-            ("GET", "/api/v1/namespaces/a/pods/p", Ok(Get)),
-            ("POST", "/api/v1/namespaces/a/pods", Ok(Create)),
-            ("PUT", "/api/v1/namespaces/a/pods/p/status", Ok(Update)),
-            ("PATCH", "/apis/apps/v1/namespaces/a/deployments/d/scale", Ok(Patch)),
-            ("POST", "/api/v1/namespaces/a/pods/p/binding", Ok(Create)),
-            ("DELETE", "/api/v1/namespaces/a/pods", Ok(DeleteCollection)),
-            ("DELETE", "/api/v1/namespaces/a", Ok(Delete)),
-            ("PUT", "/api/v1/namespaces/a/finalize", Ok(Update)),
-            ("GET", "/api/v1/watch/namespaces/a/pods/p", Ok(Watch)),
-            ("POST", "/api/v1/watch/namespaces/a", Err("405")),
-            ("POST", "/api/v1/pods", Err("405")),
-            ("DELETE", "/api/v1/pods", Err("405")),
-            ("DELETE", "/api/v1/namespaces", Err("405")),
-            ("POST", "/api/v1/namespaces/a/pods/p", Err("405")),
-            ("PUT", "/api/v1/namespaces/a/pods", Err("405")),
-            ("HEAD", "/api/v1/pods", Err("405")),
-            ("OPTIONS", "/api/v1/pods", Err("405")),
-            ("BREW", "/api/v1/pods", Err("405")),
-            ("GET", "/api/v1/namespaces/a/pods/p/binding", Err("405")),
-            ("GET", "/api/v1/pods/p", Err("404")),
-            ("GET", "/api/v1/namespaces/a/nodes", Err("404")),
-            ("GET", "/api/v1/namespaces/a/configmaps/c/status", Err("404")),
-            ("GET", "/api/v1/namespaces/a/pods/p/status/x", Err("404")),
-            ("GET", "/apis/apps/v1/watch/namespaces/a/deployments/d/status", Err("404")),
-        ] {
-            assert_eq!(ask(method, path), expected.map_err(str::to_owned), "{method} {path}");
-        }
     }
 }
