@@ -1,7 +1,7 @@
 //! The `APIService` objects of the group versions that this server serves.
 //!
 //! Those of built-in groups are bootstrap objects. Those of custom resources are created and deleted with their CRDs.
-//! Objects that name a service, or that a user created, are not changed.
+//! Objects that name a service, or that a user created, are not changed: see [`crate::aggregation`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use windlass_api::Status;
 
 use crate::{
+    discovery::priorities,
     encoded::Style,
     object::Tree,
     registry::{DeleteParams, GetParams, ListParams, Registry, WriteParams},
@@ -16,35 +17,6 @@ use crate::{
 };
 
 const LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
-
-/// Each group with its priority and the version priority of `v1`, as in kube-apiserver.
-const RANKS: [(&str, i64, i64); 21] = [
-    ("", 18000, 1),
-    ("apps", 17800, 15),
-    ("events.k8s.io", 17750, 15),
-    ("authentication.k8s.io", 17700, 15),
-    ("authorization.k8s.io", 17600, 15),
-    ("autoscaling", 17500, 15),
-    ("batch", 17400, 15),
-    ("certificates.k8s.io", 17300, 15),
-    ("networking.k8s.io", 17200, 15),
-    ("policy", 17100, 15),
-    ("rbac.authorization.k8s.io", 17000, 15),
-    ("storage.k8s.io", 16800, 15),
-    ("admissionregistration.k8s.io", 16700, 15),
-    ("apiextensions.k8s.io", 16700, 15),
-    ("scheduling.k8s.io", 16600, 15),
-    ("coordination.k8s.io", 16500, 15),
-    ("node.k8s.io", 16300, 15),
-    ("discovery.k8s.io", 16200, 15),
-    ("resource.k8s.io", 16200, 21),
-    ("flowcontrol.apiserver.k8s.io", 16100, 21),
-    ("storagemigration.k8s.io", 15800, 15),
-];
-/// The version priority of versions other than `v1`.
-const SECOND: i64 = 30;
-/// The group priority and version priority of custom resources.
-const CUSTOM: (i64, i64) = (1000, 100);
 
 /// A group and a version.
 type GroupVersion = (String, String);
@@ -169,9 +141,7 @@ fn served(registry: &Registry, style: Style) -> BTreeSet<GroupVersion> {
 }
 
 fn registration(group: &str, version: &str, managed: &str) -> Value {
-    let known = RANKS.iter().find(|(name, ..)| *name == group).map(|(_, rank, first)| (*rank, *first));
-    let (rank, first) = known.unwrap_or(CUSTOM);
-    let rank_of_version = if known.is_some() && version != "v1" { SECOND } else { first };
+    let (rank, rank_of_version) = priorities(group, version);
     let mut spec = json!({"version": version, "groupPriorityMinimum": rank, "versionPriority": rank_of_version});
     if !group.is_empty() {
         spec["group"] = group.into();

@@ -6,6 +6,10 @@
 //! then groups of custom resources.
 
 pub(crate) mod catalog;
+mod merged;
+
+pub(crate) use self::merged::{ForeignVersion, Freshness, priorities};
+use self::merged::{ListedGroup, ListedVersion, Order, Source};
 
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -58,32 +62,40 @@ enum Form {
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const ACCEPTED: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
+/// A request for a document.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Request<'a> {
+    pub(crate) path: &'a str,
+    pub(crate) accept: Option<&'a str>,
+    pub(crate) if_none_match: Option<&'a str>,
+    /// The `host:port` that the documents give to clients.
+    pub(crate) address: &'a str,
+    /// The group versions of other servers. The lists of groups contain them.
+    pub(crate) foreign: &'a [ForeignVersion<'a>],
+}
+
 /// Answers `/api`, `/apis`, `/api/v1`, `/apis/{group}` and `/apis/{group}/{version}`, each with or without a trailing
 /// slash.
 ///
 /// Returns `None` for an unknown path (404 in plain text), and a `NotFound` status if the group exists but not the
-/// version. `address` is the `host:port` that the documents give to clients.
-pub(crate) fn answer(
-    table: &ResourceTable,
-    path: &str,
-    accept: Option<&str>,
-    if_none_match: Option<&str>,
-    address: &str,
-) -> Option<Result<Document, Status>> {
+/// version.
+pub(crate) fn answer(table: &ResourceTable, request: &Request<'_>) -> Option<Result<Document, Status>> {
+    let Request { path, accept, if_none_match, address, foreign } = *request;
     let segments = path.trim_matches('/').split('/').collect::<Vec<_>>();
     let legacy = match segments[..] {
         ["api" | "apis"] => {
             let core = segments[0] == "api";
             return Some(negotiate(accept, true).map(|form| match form {
-                Form::Aggregated => aggregated(table, core, if_none_match),
+                Form::Aggregated => aggregated(table, foreign, core, if_none_match),
                 form if core => plain(&versions(address), &form),
-                form => plain(&group_list(table), &form),
+                form => plain(&group_list(table, foreign), &form),
             }));
         }
         ["api", version] => resource_list(table, "", version),
         ["apis", group] if !group.is_empty() => {
             let groups = groups(table);
-            let group = groups.iter().find(|found| found.name == group)?;
+            let listed = merged::list(&groups, foreign, Order::ApiService);
+            let group = listed.iter().find(|found| found.name == group)?;
             Some(api_group(group, true))
         }
         ["apis", group, version] if !group.is_empty() => {
@@ -226,21 +238,16 @@ fn versions(address: &str) -> Value {
     })
 }
 
-fn group_list(table: &ResourceTable) -> Value {
-    let mut groups = groups(table);
-    groups.retain(|group| !group.name.is_empty());
-    // Custom groups are sorted by the APIService of their preferred version, `v1.example.com`.
-    groups.sort_by_cached_key(|group| {
-        let rank = rank(table.kubernetes(), group.name);
-        let service = group.versions.first().map_or_else(String::new, |v| format!("{}.{}", v.name, group.name));
-        (rank, if rank == usize::MAX { service } else { String::new() })
-    });
-    let groups = groups.iter().map(|group| api_group(group, false)).collect::<Vec<_>>();
+fn group_list(table: &ResourceTable, foreign: &[ForeignVersion<'_>]) -> Value {
+    let groups = groups(table);
+    let listed = merged::list(&groups, foreign, Order::ApiService);
+    let listed = listed.iter().filter(|group| !group.name.is_empty());
+    let groups = listed.map(|group| api_group(group, false)).collect::<Vec<_>>();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
 /// Returns an `APIGroup`. Its kind is included only in a separate document.
-fn api_group(group: &Group<'_>, alone: bool) -> Value {
+fn api_group(group: &ListedGroup<'_>, alone: bool) -> Value {
     let versions = group
         .versions
         .iter()
@@ -310,15 +317,25 @@ fn storage_hash(resource: &ResourceInfo) -> Option<String> {
 
 // === the aggregated document ===
 
-fn aggregated(table: &ResourceTable, core: bool, if_none_match: Option<&str>) -> Document {
-    let TaggedBody { body, etag } = table.aggregated(core, || aggregated_body(table, core));
-    let document =
-        Document::new(AGGREGATED, body.clone()).with_header("cache-control", "public").with_header("vary", "Accept");
-    document.with_etag(etag.clone(), if_none_match)
+fn aggregated(
+    table: &ResourceTable,
+    foreign: &[ForeignVersion<'_>],
+    core: bool,
+    if_none_match: Option<&str>,
+) -> Document {
+    let tagged = if foreign.is_empty() {
+        Cow::Borrowed(table.aggregated(core, || aggregated_body(table, &[], core)))
+    } else {
+        Cow::Owned(aggregated_body(table, foreign, core))
+    };
+    let TaggedBody { body, etag } = tagged.into_owned();
+    let document = Document::new(AGGREGATED, body).with_header("cache-control", "public").with_header("vary", "Accept");
+    document.with_etag(etag, if_none_match)
 }
 
-fn aggregated_body(table: &ResourceTable, core: bool) -> TaggedBody {
-    let items = groups(table)
+fn aggregated_body(table: &ResourceTable, foreign: &[ForeignVersion<'_>], core: bool) -> TaggedBody {
+    let groups = groups(table);
+    let items = merged::list(&groups, foreign, Order::Name)
         .iter()
         .filter(|group| group.name.is_empty() == core)
         .map(|group| {
@@ -326,7 +343,7 @@ fn aggregated_body(table: &ResourceTable, core: bool) -> TaggedBody {
             if table.kubernetes() < KubernetesVersion::V1_34 {
                 metadata["creationTimestamp"] = Value::Null;
             }
-            json!({"metadata": metadata, "versions": group.versions.iter().map(aggregated_version).collect::<Vec<_>>()})
+            json!({"metadata": metadata, "versions": group.versions.iter().map(listed_version).collect::<Vec<_>>()})
         })
         .collect::<Vec<_>>();
     let list = json!({
@@ -336,6 +353,25 @@ fn aggregated_body(table: &ResourceTable, core: bool) -> TaggedBody {
     body.push(b'\n');
     let etag = format!("\"{}\"", document_hash(&[&body]));
     TaggedBody { body, etag }
+}
+
+fn listed_version(version: &ListedVersion<'_>) -> Value {
+    match version.source {
+        Source::Own(version) => aggregated_version(version),
+        Source::Foreign(foreign) => {
+            let mut entry = Map::new();
+            entry.insert("version".into(), foreign.version.into());
+            if let Some(resources) = foreign.resources.filter(|resources| !resources.is_null()) {
+                entry.insert("resources".into(), resources.clone());
+            }
+            let freshness = match foreign.freshness {
+                Freshness::Current => "Current",
+                Freshness::Stale => "Stale",
+            };
+            entry.insert("freshness".into(), freshness.into());
+            Value::Object(entry)
+        }
+    }
 }
 
 fn aggregated_version(version: &Version<'_>) -> Value {

@@ -23,6 +23,7 @@ use tokio::time::{self, Instant};
 use windlass_api::Status;
 
 use crate::{
+    aggregation::{self, Forwarded, RemoteService},
     audit::{self, AuditContext, AuditedFailure, AuditedRequest, RequestAudit},
     authn,
     authz::AccessAttributes,
@@ -102,6 +103,9 @@ pub(crate) struct Exchange {
     headers: HeaderMap,
     warnings: Warnings,
     stopping: Stopping,
+    /// The client's address. `None` for requests in process.
+    remote: Option<IpAddr>,
+    audit_id: HeaderValue,
     /// The end of the time limit, if there is one.
     deadline: Option<Instant>,
     /// The user for whom the request runs. Empty before authentication.
@@ -222,6 +226,8 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
             headers,
             warnings: warnings.clone(),
             stopping: origin.stopping.clone(),
+            remote: origin.remote,
+            audit_id: audit_id.clone(),
             deadline: None,
             user: Arc::default(),
             audit: AuditContext::default(),
@@ -362,6 +368,10 @@ async fn answer(server: &Arc<State>, exchange: Exchange, body: RequestBody) -> R
     if exchange.info.path.starts_with("//") {
         return Err(Failure::NotFound);
     }
+    let (remotes, path) = (server.aggregation().remotes(), exchange.info.path.as_str());
+    if let Some(remote) = remotes.route(path).or_else(|| remotes.openapi_route(path)) {
+        return forward(server, &exchange, remote, body).await;
+    }
     match &exchange.info.resource {
         // The legacy proxy verb is recognized for authorization, but no longer served.
         _ if exchange.info.verb == "proxy" => Err(Status::unknown_resource().into()),
@@ -370,6 +380,29 @@ async fn answer(server: &Arc<State>, exchange: Exchange, body: RequestBody) -> R
             Some(response) => Ok(response),
             None => answer_discovery(server, &exchange).await,
         },
+    }
+}
+
+/// Forwards a request to another API server.
+async fn forward(
+    server: &Arc<State>,
+    exchange: &Exchange,
+    remote: &RemoteService,
+    body: RequestBody,
+) -> Result<Response<Body>, Failure> {
+    let registry = server.registry().await?;
+    let forwarded = Forwarded {
+        method: &exchange.method,
+        path: &exchange.info.path,
+        query: exchange.raw_query.as_deref(),
+        headers: &exchange.headers,
+        user: &exchange.user,
+        client: exchange.remote,
+        audit_id: &exchange.audit_id,
+    };
+    match aggregation::forward(registry, remote, &forwarded, body).await {
+        Ok(response) => Ok(response.map(Body::received)),
+        Err(refusal) => Ok(respond::text(refusal.code, refusal.text + "\n")),
     }
 }
 
@@ -408,7 +441,8 @@ async fn answer_server_endpoint(server: &Arc<State>, exchange: &Exchange) -> Res
     }
     if path == "/metrics" {
         let audit = server.audit().map(|audit| audit.metrics().text()).unwrap_or_default();
-        let text = Body::whole(audit + &server.metrics().text());
+        let text = audit + &server.metrics().text() + &server.aggregation().remotes().metrics();
+        let text = Body::whole(text);
         return Ok(Some(respond::respond(StatusCode::OK, respond::METRICS, text)));
     }
     issuer::document(server, path).map(|document| issuer::answer(exchange, &document)).transpose()
@@ -432,8 +466,11 @@ async fn answer_discovery(server: &Arc<State>, exchange: &Exchange) -> Result<Re
     if is_foreign(path, &table) {
         return Err(Failure::NotFound);
     }
-    let document = if let Some(document) = discovery::answer(&table, path, accept, known, &server.address().to_string())
-    {
+    let remotes = server.aggregation().remotes();
+    let foreign = remotes.versions();
+    let address = server.address().to_string();
+    let request = discovery::Request { path, accept, if_none_match: known, address: &address, foreign: &foreign };
+    let document = if let Some(document) = discovery::answer(&table, &request) {
         let document = document?;
         if exchange.audit.wants_response()
             && document.status == 200
@@ -450,6 +487,7 @@ async fn answer_discovery(server: &Arc<State>, exchange: &Exchange) -> Result<Re
             if_none_match: known,
             descriptions: server.descriptions(),
             now: server.clock().now(),
+            foreign: &remotes.openapi_paths(),
         };
         openapi::answer(&table, &request).ok_or(Failure::NotFound)?
     };

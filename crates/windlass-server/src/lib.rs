@@ -12,7 +12,8 @@
 //! admission       the admission plugins and webhooks
 //! kinds           the rules of the built-in kinds: defaults, validation, conversion
 //! apiextensions   CustomResourceDefinitions and custom resources
-//! api_services    the APIService objects
+//! aggregation     the API servers that extend this one
+//! api_services    the APIService objects of this server
 //! authn           authentication: tokens, impersonation
 //! authz           authorization: roles, webhooks
 //! connect         connections to pods, nodes and services
@@ -74,6 +75,7 @@ mod bootstrap;
 mod admission;
 mod kinds;
 mod apiextensions;
+mod aggregation;
 mod api_services;
 mod authn;
 mod authz;
@@ -106,6 +108,7 @@ mod trace_context;
 
 pub use self::{
     admission::{AdmissionConfiguration, AdmissionConfigurationError, PodAccounts},
+    aggregation::{ProxyIdentity, ProxyIdentityError},
     audit::{
         AuditBatchOptions, AuditConfiguration, AuditError, AuditFormat, AuditLogOptions, AuditMode, AuditPolicy,
         AuditPolicyError, AuditTruncateOptions, AuditWebhook, AuditWebhookOptions,

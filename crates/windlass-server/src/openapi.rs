@@ -56,12 +56,14 @@ pub(crate) struct Request<'a> {
     pub(crate) if_none_match: Option<&'a str>,
     pub(crate) descriptions: &'a Descriptions,
     pub(crate) now: Timestamp,
+    /// The documents of other servers: each path below `/openapi/v3/`, and its address.
+    pub(crate) foreign: &'a [(String, String)],
 }
 
 /// Answers `/openapi/v2`, `/openapi/v3` and the paths below it. Returns `None` if there is no such document (404, no
 /// body).
 pub(crate) fn answer(table: &ResourceTable, request: &Request<'_>) -> Option<Document> {
-    let Request { path, query, accept, if_none_match, descriptions, now } = *request;
+    let Request { path, query, accept, if_none_match, descriptions, now, foreign } = *request;
     let path = path.trim_end_matches('/');
     let (kubernetes, groups) = (table.kubernetes(), groups(table));
     if path == "/openapi/v2" {
@@ -91,7 +93,7 @@ pub(crate) fn answer(table: &ResourceTable, request: &Request<'_>) -> Option<Doc
     }
     let below = path.strip_prefix("/openapi/v3")?;
     if below.is_empty() {
-        return Some(index(kubernetes, &groups, descriptions));
+        return Some(index(kubernetes, &groups, descriptions, foreign));
     }
     let subjects = subjects(&groups);
     let Some(subject) = subjects.get(below.strip_prefix('/')?) else {
@@ -124,12 +126,22 @@ pub(crate) fn answer(table: &ResourceTable, request: &Request<'_>) -> Option<Doc
     })
 }
 
-fn index(kubernetes: KubernetesVersion, groups: &[Group<'_>], descriptions: &Descriptions) -> Document {
-    let mut paths = serde_json::Map::new();
-    for (path, subject) in subjects(groups) {
-        let url = format!("/openapi/v3/{path}?hash={}", hash(kubernetes, &subject, descriptions));
-        paths.insert(path, json!({"serverRelativeURL": url}));
-    }
+fn index(
+    kubernetes: KubernetesVersion,
+    groups: &[Group<'_>],
+    descriptions: &Descriptions,
+    foreign: &[(String, String)],
+) -> Document {
+    let mut urls: BTreeMap<String, String> = subjects(groups)
+        .into_iter()
+        .map(|(path, subject)| {
+            let url = format!("/openapi/v3/{path}?hash={}", hash(kubernetes, &subject, descriptions));
+            (path, url)
+        })
+        .collect();
+    urls.extend(foreign.iter().cloned());
+    let paths = urls.into_iter().map(|(path, url)| (path, json!({"serverRelativeURL": url})));
+    let paths: serde_json::Map<_, _> = paths.collect();
     Document::new("text/plain; charset=utf-8", json!({"paths": paths}).to_string().into_bytes())
 }
 

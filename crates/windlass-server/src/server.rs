@@ -24,6 +24,7 @@ use windlass_api::{BoxError, Clock, Entropy, Status};
 
 use crate::{
     admission::{AdmissionConfiguration, PodAccounts},
+    aggregation::{Aggregation, ProxyIdentity},
     audit::AuditConfiguration,
     authn::{Anonymous, Authenticator, TokenIssuer, Tokens},
     authz::{Authorization, Authorizer, AuthorizerChain},
@@ -76,6 +77,7 @@ pub struct ServerBuilder {
     added_check: Option<AddedCheck>,
     request_timeout: Duration,
     audit: Option<AuditConfiguration>,
+    proxy_identity: Option<ProxyIdentity>,
 }
 
 /// The default of [`ServerBuilder::request_timeout`].
@@ -255,6 +257,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Sets the client certificate that the server presents to the API servers of APIService objects. By default it presents
+    /// none: most of them then refuse the requests, because they cannot trust the user in the headers.
+    pub fn proxy_identity(mut self, identity: ProxyIdentity) -> Self {
+        self.proxy_identity = Some(identity);
+        self
+    }
+
     /// Builds the server.
     #[must_use]
     pub fn build(self) -> Server {
@@ -281,6 +290,7 @@ impl ServerBuilder {
             address: Mutex::new(SocketAddr::new(address, self.address.port())),
             budget: Budget::new(self.limits),
             client_ca: Mutex::default(),
+            aggregation: Arc::new(Aggregation::new(self.proxy_identity)),
         }))
     }
 }
@@ -307,6 +317,7 @@ impl Server {
             added_check: None,
             request_timeout: REQUEST_TIMEOUT,
             audit: None,
+            proxy_identity: None,
         }
     }
 

@@ -8,6 +8,7 @@ use tokio::sync::{OnceCell, watch};
 use windlass_api::{BoxError, Clock, Entropy, Status};
 
 use crate::{
+    aggregation::{self, Aggregation},
     audit::Audit,
     authn::{Authenticator, Host},
     authz::{AccessAttributes, Authorizer, Decision, RoleName, Rule},
@@ -50,6 +51,8 @@ pub(crate) struct State {
     pub(crate) budget: Arc<Budget>,
     /// The client CA in PEM, once the server serves with one.
     pub(crate) client_ca: Mutex<Option<Arc<str>>>,
+    /// The API servers that extend this one.
+    pub(crate) aggregation: Arc<Aggregation>,
 }
 
 /// A check that the program adds to the probes.
@@ -89,6 +92,7 @@ impl State {
             let (registry, presence) =
                 bootstrap::start(storage, clock, entropy, self.choices.clone(), authorizer, own).await?;
             *self.presence.lock() = presence;
+            registry.keep_task(aggregation::start(&registry, &self.aggregation).await?);
             let client_ca = self.client_ca.lock().clone();
             if let Some(pem) = client_ca {
                 bootstrap::publish_client_ca(&registry, &pem).await?;
@@ -141,6 +145,10 @@ impl State {
 
     pub(crate) fn audit(&self) -> Option<&Arc<Audit>> {
         self.audit.as_ref()
+    }
+
+    pub(crate) fn aggregation(&self) -> &Aggregation {
+        &self.aggregation
     }
 
     pub(crate) fn added_check(&self) -> Option<&AddedCheck> {

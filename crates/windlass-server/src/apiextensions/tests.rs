@@ -9,6 +9,7 @@ use windlass_api::{Clock, Entropy, FieldValidation, Status};
 use crate::{
     bootstrap,
     codec::Format,
+    discovery,
     object::Tree,
     registry::{
         DeleteParams, GetParams, ListParams, PatchType, Registry, ResponseBody, WatchParams, WriteParams, Written,
@@ -181,7 +182,8 @@ async fn served_versions_are_in_discovery_and_openapi() {
     let registry = with_foos().await;
     let table = registry.resources();
     let discovered = |path: &str| {
-        let document = crate::discovery::answer(&table, path, None, None, "").unwrap().unwrap();
+        let document =
+            discovery::answer(&table, &discovery::Request { path, ..discovery::Request::default() }).unwrap().unwrap();
         serde_json::from_slice::<Value>(&document.body).unwrap()
     };
     let group = discovered("/apis/ex.io");
@@ -206,6 +208,7 @@ async fn served_versions_are_in_discovery_and_openapi() {
         if_none_match: None,
         descriptions: &descriptions,
         now,
+        foreign: &[],
     };
     let document = crate::openapi::answer(&table, &request).unwrap();
     let document: Value = serde_json::from_slice(&document.body).unwrap();
@@ -455,7 +458,8 @@ async fn deleted_crd_deletes_its_objects() {
         (gone && collection(&registry, "ex.io", "v1", "foos").is_none()).then_some(())
     })
     .await;
-    assert!(crate::discovery::answer(&registry.resources(), "/apis/ex.io", None, None, "").is_none());
+    let request = discovery::Request { path: "/apis/ex.io", ..discovery::Request::default() };
+    assert!(discovery::answer(&registry.resources(), &request).is_none());
 }
 
 #[tokio::test]

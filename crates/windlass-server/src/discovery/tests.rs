@@ -10,7 +10,7 @@ fn table() -> ResourceTable {
 }
 
 fn get(path: &str, accept: Option<&str>) -> Document {
-    answer(&table(), path, accept, None, "10.1.1.1:6443").unwrap().unwrap()
+    answer(&table(), &Request { path, accept, address: "10.1.1.1:6443", ..Request::default() }).unwrap().unwrap()
 }
 
 fn json(document: &Document) -> Value {
@@ -72,7 +72,17 @@ fn aggregated_document_has_an_etag_and_returns_304() {
             "verbs": ["get", "patch", "update"]})
     );
 
-    let again = answer(&table(), "/apis", Some(AGGREGATED_ACCEPT), Some(&header("etag")), "").unwrap().unwrap();
+    let again = answer(
+        &table(),
+        &Request {
+            path: "/apis",
+            accept: Some(AGGREGATED_ACCEPT),
+            if_none_match: Some(&header("etag")),
+            ..Request::default()
+        },
+    )
+    .unwrap()
+    .unwrap();
     assert_eq!((again.status, again.body.len()), (304, 0));
 }
 
@@ -80,12 +90,15 @@ fn aggregated_document_has_an_etag_and_returns_304() {
 fn unsupported_media_types_and_groups_are_rejected() {
     let only_old = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
     for accept in [only_old, "text/html"] {
-        let status = answer(&table(), "/apis", Some(accept), None, "").unwrap().unwrap_err();
+        let status = answer(&table(), &Request { path: "/apis", accept: Some(accept), ..Request::default() })
+            .unwrap()
+            .unwrap_err();
         assert_eq!(status.code, 406, "{accept}");
     }
-    assert!(answer(&table(), "/apis/nope", None, None, "").is_none());
-    assert!(answer(&table(), "/apis/nope/v1", None, None, "").is_none());
-    assert_eq!(answer(&table(), "/apis/apps/v7", None, None, "").unwrap().unwrap_err().code, 404);
+    let of = |path| answer(&table(), &Request { path, ..Request::default() });
+    assert!(of("/apis/nope").is_none());
+    assert!(of("/apis/nope/v1").is_none());
+    assert_eq!(of("/apis/apps/v7").unwrap().unwrap_err().code, 404);
     assert_eq!(get("/apis/apps", Some("application/yaml")).content_type, "application/yaml");
 }
 

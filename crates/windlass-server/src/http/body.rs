@@ -2,7 +2,9 @@
 
 use std::{
     convert::Infallible,
-    fmt, iter,
+    fmt,
+    future::ready,
+    iter,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -10,6 +12,8 @@ use std::{
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream::BoxStream};
 use http_body::{Frame, SizeHint};
+use http_body_util::BodyStream;
+use hyper::body::Incoming;
 
 /// The body of a response, either complete or a stream of frames.
 ///
@@ -44,6 +48,16 @@ impl Body {
     /// Creates a body of unknown length with one frame per item.
     pub(crate) fn frames(frames: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Self { inner: Inner::Frames(frames.boxed()), held: 0 }
+    }
+
+    /// Creates a body from one that is received from another server. It ends if that one fails.
+    pub(crate) fn received(body: Incoming) -> Self {
+        let data = BodyStream::new(body).map(|frame| {
+            let frame = frame.inspect_err(|error| tracing::debug!(%error, "a forwarded response has ended too early"));
+            Some(frame.ok()?.into_data().unwrap_or_default())
+        });
+        let data = data.take_while(|data| ready(data.is_some())).filter_map(ready);
+        Self::frames(data.filter(|data| ready(!data.is_empty())))
     }
 
     /// Sets the number of bytes that the body keeps in memory until it is dropped.

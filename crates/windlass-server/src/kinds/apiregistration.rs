@@ -1,8 +1,8 @@
 //! The group `apiregistration.k8s.io`: the API services that serve each group and version.
 //!
 //! API services of this server are local and always available. They are kept in sync with the served groups (see
-//! [`crate::api_services`]). An API service that refers to a Kubernetes service is stored, but requests are not
-//! forwarded.
+//! [`crate::api_services`]). The requests for an API service that refers to a Kubernetes service are forwarded (see
+//! [`crate::aggregation`]).
 
 use crate::kinds::prelude::*;
 

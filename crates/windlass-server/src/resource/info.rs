@@ -111,7 +111,7 @@ pub(crate) struct ResourceTable {
 }
 
 /// A document with its entity tag.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct TaggedBody {
     pub(crate) body: Vec<u8>,
     /// The entity tag, with quotes.

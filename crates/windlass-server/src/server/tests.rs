@@ -26,6 +26,7 @@ use windlass_api::{Clock, Entropy};
 use super::{Server, Service};
 use crate::{http::Body, tls::TlsIdentity};
 
+mod aggregation;
 mod delivery;
 mod extensions;
 mod identity;

@@ -1,0 +1,139 @@
+//! The API servers that extend this one: requests for the groups and versions of an `APIService` that names a service are
+//! forwarded to that service.
+//!
+//! ```text
+//! controller   follows the APIService objects, with one task for each remote one
+//! availability the check of a remote API service, and its condition
+//! documents    the discovery and OpenAPI documents of a remote API service
+//! proxy        forwards requests
+//! endpoint     finds the address of a service
+//! connection   connections with the TLS settings of an API service
+//! remote       an API service whose requests are forwarded
+//! ```
+//!
+//! # Guarantees
+//!
+//! - A request is forwarded after it was authenticated and authorized. The other server receives the user in headers, and
+//!   headers of that name from the client are removed.
+//! - An unavailable API service affects only the requests for its own group version: they are answered with 503 at once.
+//!   Discovery lists it as stale.
+//! - The time for the discovery of another server is limited to 5 s.
+//!
+//! # Not guaranteed
+//!
+//! - Requests for a change of the protocol (such as WebSocket) are not forwarded.
+//! - If the connection is lost in the middle of a response of unknown length, the response to the client ends there.
+//! - OpenAPI documents of version 2 do not contain the paths of other servers. Those of version 3 do.
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+    sync::Arc,
+};
+
+use parking_lot::RwLock;
+
+use crate::discovery::ForeignVersion;
+
+mod controller;
+mod availability;
+mod documents;
+mod proxy;
+mod endpoint;
+mod connection;
+mod remote;
+
+pub use self::connection::{ProxyIdentity, ProxyIdentityError};
+pub(crate) use self::{
+    controller::start,
+    proxy::{Forwarded, forward},
+    remote::RemoteService,
+};
+
+/// The other API servers that a server knows.
+#[derive(Debug, Default)]
+pub(crate) struct Aggregation {
+    remotes: RwLock<Arc<Remotes>>,
+    /// The certificate by which other API servers recognize this one.
+    identity: Option<ProxyIdentity>,
+}
+
+/// The remote API services at one point in time, by their names.
+#[derive(Clone, Default)]
+pub(crate) struct Remotes(BTreeMap<String, Arc<RemoteService>>);
+
+impl Aggregation {
+    pub(crate) fn new(identity: Option<ProxyIdentity>) -> Self {
+        Self { remotes: RwLock::default(), identity }
+    }
+
+    /// Returns the current remote API services.
+    pub(crate) fn remotes(&self) -> Arc<Remotes> {
+        Arc::clone(&self.remotes.read())
+    }
+
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<String, Arc<RemoteService>>)) {
+        change(&mut Arc::make_mut(&mut self.remotes.write()).0);
+    }
+
+    /// Changes one remote API service, if it exists.
+    fn change_one(&self, name: &str, change: impl FnOnce(&mut RemoteService)) {
+        self.change(|remotes| {
+            if let Some(remote) = remotes.get_mut(name) {
+                change(Arc::make_mut(remote));
+            }
+        });
+    }
+}
+
+impl Remotes {
+    /// Returns the API service that serves a path, if it is a remote one.
+    pub(crate) fn route(&self, path: &str) -> Option<&Arc<RemoteService>> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let mut parts = path.strip_prefix('/')?.split('/');
+        let (group, version) = match parts.next()? {
+            "api" => ("", parts.next()?),
+            "apis" => (parts.next()?, parts.next()?),
+            _ => return None,
+        };
+        self.0.get(&format!("{version}.{group}"))
+    }
+
+    /// Returns the group versions for discovery.
+    pub(crate) fn versions(&self) -> Vec<ForeignVersion<'_>> {
+        self.0.values().map(|remote| remote.version()).collect()
+    }
+
+    /// Returns the paths of the OpenAPI documents of other servers, with their addresses.
+    pub(crate) fn openapi_paths(&self) -> Vec<(String, String)> {
+        self.0.values().filter_map(|remote| remote.openapi_path()).collect()
+    }
+
+    /// Returns the API service whose OpenAPI document has this path, if its server has one.
+    pub(crate) fn openapi_route(&self, path: &str) -> Option<&Arc<RemoteService>> {
+        let remote = self.route(path.strip_prefix("/openapi/v3")?)?;
+        remote.openapi_path().is_some().then_some(remote)
+    }
+
+    /// Returns the metrics of the remote API services in Prometheus' text format. Without any, there are none.
+    pub(crate) fn metrics(&self) -> String {
+        const NAME: &str = "aggregator_unavailable_apiservice";
+        if self.0.is_empty() {
+            return String::new();
+        }
+        let mut text = format!("# HELP {NAME} Whether a remote API service is unavailable.\n# TYPE {NAME} gauge\n");
+        for (name, remote) in &self.0 {
+            // Writing into a String cannot fail.
+            let _ = writeln!(text, "{NAME}{{name=\"{name}\"}} {}", u8::from(!remote.is_available()));
+        }
+        text
+    }
+}
+
+impl fmt::Debug for Remotes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
