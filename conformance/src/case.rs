@@ -26,7 +26,8 @@
 //! - `WATCH w …` opens a watch. `READ w 2` waits for two events, `READ w bookmark` for all events up to a bookmark,
 //!   `READ w end` for all events until the server ends the stream.
 //! - `{id}` is a word that is unique to the case, `{id6}` the same as four groups of an IPv6 address. `{ns}` is a
-//!   namespace that is created for the case. `{repeat x 100}` is a hundred x. A body that starts with `hex:` is binary.
+//!   namespace that is created for the case. `{extension}` is the port of an API server for the group `{id}.example.com`,
+//!   which is started for the case. `{repeat x 100}` is a hundred x. A body that starts with `hex:` is binary.
 
 use http::Method;
 

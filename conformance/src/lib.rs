@@ -18,6 +18,7 @@ mod case;
 mod seeded_random;
 mod differential;
 mod embedded;
+mod extension;
 mod known;
 mod matrix;
 mod minors;

@@ -6,6 +6,7 @@
 //! - resource versions: `{rv1}` < `{rv2}` …, in order over the whole case. The version of a list or bookmark is
 //!   `{rv2+}`: at least the second version of the case, and below its third. Other clients write in between.
 //! - suffixes of generated names: `{5}`; continue tokens: `{continue}`; ETags: `{etag}`
+//! - the port of the extension API server: `{extension}`
 //! - addresses and ports of services: `{ip}`, `{port}`; the address of the server: `{address}`
 //! - managedFields: the real order depends on times in seconds, so they are sorted by name. They are removed from
 //!   texts. The causes of a conflict between managers are sorted
@@ -28,6 +29,8 @@ const NEAR: i64 = 3600;
 #[derive(Debug)]
 pub(crate) struct Normal {
     id: String,
+    /// The port of the extension API server.
+    extension: Option<u16>,
     /// The versions of objects, without those of lists and bookmarks.
     versions: BTreeSet<u64>,
     /// Generated names and their replacements.
@@ -41,6 +44,7 @@ impl Normal {
     pub(crate) fn of(transcript: &Transcript) -> Self {
         let mut normal = Self {
             id: transcript.id.clone(),
+            extension: transcript.extension,
             versions: BTreeSet::new(),
             generated: Vec::new(),
             uids: Vec::new(),
@@ -121,6 +125,9 @@ impl Normal {
                 ("resourceVersion", Value::String(version)) => Value::String(self.version(version, versions)),
                 ("continue", Value::String(token)) if !token.is_empty() => Value::from("{continue}"),
                 ("serverAddress", Value::String(_)) => Value::from("{address}"),
+                ("port", Value::Number(port)) if port.as_u64() == self.extension.map(u64::from) => {
+                    Value::from("{extension}")
+                }
                 ("nodePort" | "healthCheckNodePort", Value::Number(_)) => Value::from("{port}"),
                 ("metadata", Value::Object(metadata)) => self.object(metadata, versions),
                 ("cells", Value::Array(cells)) => Value::Array(cells.iter().map(|cell| self.cell(cell)).collect()),
@@ -190,6 +197,10 @@ impl Normal {
     /// Normalizes a text: a value, a message, a body that is not JSON, or a header.
     pub(crate) fn text(&mut self, text: &str) -> String {
         let mut text = text.replace(&self.id, "{id}").replace(&as_address(&self.id), "{id6}");
+        if let Some(port) = self.extension {
+            text =
+                text.replace(&format!(":{port}"), ":{extension}").replace(&format!("port {port}"), "port {extension}");
+        }
         for (name, written) in &self.generated {
             text = text.replace(&name.replace(&self.id, "{id}"), &written.replace(&self.id, "{id}"));
         }

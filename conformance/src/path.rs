@@ -45,6 +45,15 @@ impl Path {
         &self.text
     }
 
+    /// Returns the path with all placeholders of its filters filled in.
+    pub(crate) fn filled(&self, fill: impl Fn(&str) -> String) -> Self {
+        let filled = |part: &Part| match part {
+            Part::Where(key, wanted) => Part::Where(key.clone(), fill(wanted)),
+            part => part.clone(),
+        };
+        Self { text: self.text.clone(), parts: self.parts.iter().map(filled).collect() }
+    }
+
     /// Returns the values at the path: one value, or any number with `[*]`.
     pub(crate) fn find<'a>(&self, root: &'a Value) -> Vec<&'a Value> {
         let mut found = vec![root];

@@ -14,6 +14,7 @@ use windlass_client::{Body, Client};
 use crate::{
     PATIENCE,
     case::{Act, Amount, Case, Step, Template, Until},
+    extension::Extension,
     path::is,
 };
 
@@ -27,6 +28,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Transcript {
     /// The replacement of `{id}`.
     pub(crate) id: String,
+    /// The replacement of `{extension}`, if the case uses it.
+    pub(crate) extension: Option<u16>,
     /// One response per played step. Fewer than steps if one failed.
     pub(crate) answers: Vec<Answer>,
 }
@@ -77,9 +80,18 @@ pub(crate) async fn play(client: &Client, case: &Case) -> Transcript {
         ]),
         watches: BTreeMap::new(),
     };
+    let running = if mentions(case, "{extension}") {
+        let started = Extension::start(format!("{id}.example.com")).await;
+        player.values.insert("extension".to_owned(), started.port.to_string());
+        Some(started)
+    } else {
+        None
+    };
+    let extension = running.as_ref().map(|running| running.port);
     let mut answers = Vec::new();
     if let Err(problem) = player.prepare(case).await {
-        return Transcript { id, answers: vec![Answer { at: Clock::system().now(), seen: Seen::Failed(problem) }] };
+        let failed = Answer { at: Clock::system().now(), seen: Seen::Failed(problem) };
+        return Transcript { id, extension, answers: vec![failed] };
     }
     for step in &case.steps {
         let seen = player.step(step).await.unwrap_or_else(Seen::Failed);
@@ -89,7 +101,16 @@ pub(crate) async fn play(client: &Client, case: &Case) -> Transcript {
             break;
         }
     }
-    Transcript { id, answers }
+    Transcript { id, extension, answers }
+}
+
+/// Reports whether a path or a body of a case has this placeholder.
+fn mentions(case: &Case, placeholder: &str) -> bool {
+    let in_template = |template: &Template| template.path.contains(placeholder) || template.body.contains(placeholder);
+    case.steps.iter().any(|step| match &step.act {
+        Act::Request(request) | Act::Watch { request, .. } => in_template(request),
+        Act::Read { .. } => false,
+    })
 }
 
 /// Returns the word of a case as groups of an IPv6 address.
@@ -108,12 +129,7 @@ struct Player<'a> {
 impl Player<'_> {
     /// Creates the namespace of the case, if the case uses it.
     async fn prepare(&self, case: &Case) -> Result<(), String> {
-        let mentions = |template: &Template| template.path.contains("{ns}") || template.body.contains("{ns}");
-        let wanted = case.steps.iter().any(|step| match &step.act {
-            Act::Request(request) | Act::Watch { request, .. } => mentions(request),
-            Act::Read { .. } => false,
-        });
-        if !wanted {
+        if !mentions(case, "{ns}") {
             return Ok(());
         }
         let request = Request::post("/api/v1/namespaces").header("Content-Type", "application/json");
@@ -323,11 +339,11 @@ impl Until {
         match (self, seen) {
             (Self::Status(wanted), Seen::Response { head, .. } | Seen::Opened { head }) => head.status == *wanted,
             (Self::Value(path, wanted), seen) => {
-                let wanted = fill(wanted);
+                let (path, wanted) = (path.filled(&fill), fill(wanted));
                 seen.value().is_some_and(|value| path.find(&value).iter().any(|found| is(found, &wanted)))
             }
             (Self::Part(path, wanted), seen) => {
-                let wanted = fill(wanted);
+                let (path, wanted) = (path.filled(&fill), fill(wanted));
                 let holds = |found: &&Value| found.as_str().is_some_and(|text| text.contains(&wanted));
                 seen.value().is_some_and(|value| path.find(&value).iter().any(holds))
             }

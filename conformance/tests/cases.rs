@@ -16,6 +16,7 @@ macro_rules! cases {
 
 cases! {
     admission
+    aggregation
     apply
     attacks
     authorization

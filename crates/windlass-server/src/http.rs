@@ -394,7 +394,7 @@ async fn forward(
     let forwarded = Forwarded {
         method: &exchange.method,
         path: &exchange.info.path,
-        query: exchange.raw_query.as_deref(),
+        query: &exchange.query,
         headers: &exchange.headers,
         user: &exchange.user,
         client: exchange.remote,

@@ -50,7 +50,7 @@ impl Availability {
     }
 }
 
-/// Checks a remote API service. Returns the address of the server, if it answers.
+/// Checks a remote API service. Also returns an address of its server, if the service has one: preferably one that answers.
 pub(super) async fn check(registry: &Registry, remote: &RemoteService) -> (Availability, Option<String>) {
     let (namespace, name) = (&remote.service.namespace, &remote.service.name);
     let of = format!("service/{name} in {namespace:?}");
@@ -82,7 +82,8 @@ pub(super) async fn check(registry: &Registry, remote: &RemoteService) -> (Avail
             Err(error) => last = error,
         }
     }
-    (Availability::failed("FailedDiscoveryCheck", last), None)
+    drop(attempts);
+    (Availability::failed("FailedDiscoveryCheck", last), route.first(1).next().map(str::to_owned))
 }
 
 /// Requests the discovery document of the group version from the server at an address.

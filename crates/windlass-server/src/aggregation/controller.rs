@@ -135,6 +135,7 @@ impl Controller {
             aggregation: Arc::clone(&self.aggregation),
             name: name.to_owned(),
             service,
+            last_found: None,
             last_documents: None,
         };
         self.running.insert(name.to_owned(), self.checks.spawn(check.run()));
@@ -156,6 +157,8 @@ struct Check {
     aggregation: Arc<Aggregation>,
     name: String,
     service: ServiceReference,
+    /// The result of the last check. If it changes, the documents are read again.
+    last_found: Option<Holds>,
     /// The time of the last successful read of the documents.
     last_documents: Option<Instant>,
 }
@@ -194,7 +197,8 @@ impl Check {
         let remote = self.aggregation.remotes().0.get(&self.name).cloned()?;
         let (found, address) = availability::check(registry, &remote).await;
         let recorded = availability::record(registry, &self.name, &found).await;
-        let is_recent = self.last_documents.is_some_and(|last| last.elapsed() < DOCUMENTS_INTERVAL);
+        let is_unchanged = self.last_found.replace(found.holds) == Some(found.holds);
+        let is_recent = is_unchanged && self.last_documents.is_some_and(|last| last.elapsed() < DOCUMENTS_INTERVAL);
         match address {
             Some(address) if !is_recent => {
                 let documents = Documents::read(&remote, &address).await;

@@ -17,7 +17,7 @@ use super::{
     endpoint::{self, Service},
     remote::RemoteService,
 };
-use crate::{identity::User, registry::Registry};
+use crate::{identity::User, registry::Registry, request::Query};
 
 const USER: HeaderName = HeaderName::from_static("x-remote-user");
 const UID: HeaderName = HeaderName::from_static("x-remote-uid");
@@ -85,8 +85,7 @@ pub(crate) struct Forwarded<'r> {
     pub(crate) method: &'r Method,
     /// The path, percent-decoded.
     pub(crate) path: &'r str,
-    /// The query as received.
-    pub(crate) query: Option<&'r str>,
+    pub(crate) query: &'r Query,
     pub(crate) headers: &'r HeaderMap,
     pub(crate) user: &'r User,
     /// The address of the client, if it has one.
@@ -165,7 +164,7 @@ impl Forwarded<'_> {
             }
         }
         let mut request =
-            Request::builder().method(self.method).uri(uri(address, self.path, self.query)?).body(body)?;
+            Request::builder().method(self.method).uri(uri(address, self.path, &self.query.encoded())?).body(body)?;
         *request.headers_mut() = headers;
         Ok(request)
     }
@@ -174,14 +173,14 @@ impl Forwarded<'_> {
 /// Returns a request of this server itself.
 pub(super) fn request_as(user: Aggregator, address: &str, path: &str) -> Result<Request<OutgoingBody>, BoxError> {
     let body = Empty::<Bytes>::new().map_err(|never| match never {}).boxed_unsync();
-    let mut request = Request::get(uri(address, path, None)?).body(body)?;
+    let mut request = Request::get(uri(address, path, "")?).body(body)?;
     identify(request.headers_mut(), "system:kube-aggregator", "", user.groups.iter().copied())?;
     Ok(request)
 }
 
-fn uri(address: &str, path: &str, query: Option<&str>) -> Result<Uri, http::uri::InvalidUri> {
-    let query = query.map(|query| format!("?{query}")).unwrap_or_default();
-    format!("https://{address}{}{query}", utf8_percent_encode(path, PATH)).parse()
+fn uri(address: &str, path: &str, query: &str) -> Result<Uri, http::uri::InvalidUri> {
+    let mark = if query.is_empty() { "" } else { "?" };
+    format!("https://{address}{}{mark}{query}", utf8_percent_encode(path, PATH)).parse()
 }
 
 /// Adds the headers that name the user.

@@ -2,8 +2,11 @@
 
 use std::borrow::Cow;
 
-use percent_encoding::percent_decode_str;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use windlass_api::Status;
+
+/// The characters of a query that Go escapes.
+const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// The parameters of a request, in order.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +33,15 @@ impl Query {
     /// Returns all values of a parameter.
     pub(crate) fn all<'q>(&'q self, name: &'q str) -> impl Iterator<Item = &'q str> {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the query as Go's `url.Values.Encode` writes it: sorted by name, the values of a name in their order.
+    pub(crate) fn encoded(&self) -> String {
+        let mut pairs: Vec<&(String, String)> = self.0.iter().collect();
+        pairs.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let escape = |text: &str| utf8_percent_encode(text, QUERY).to_string().replace("%20", "+");
+        let pairs: Vec<_> = pairs.iter().map(|(name, value)| format!("{}={}", escape(name), escape(value))).collect();
+        pairs.join("&")
     }
 
     /// Returns the first value; `None` if it is missing or empty.
@@ -87,6 +99,13 @@ fn unescape(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use crate::request::query::*;
+
+    #[test]
+    fn query_is_encoded_like_go() {
+        let query = Query::parse("b=2&a=x+y%2F&b=1&c&bad=%zz&d=%C3%A4");
+        assert_eq!(query.encoded(), "a=x+y%2F&b=2&b=1&c=&d=%C3%A4");
+        assert_eq!(Query::default().encoded(), "");
+    }
 
     #[test]
     fn query_values_are_parsed_like_go() {
