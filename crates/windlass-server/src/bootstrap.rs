@@ -37,7 +37,10 @@ mod presence;
 mod roles;
 
 use self::endpoints::Endpoint;
-pub(crate) use self::{authentication::publish_client_ca, presence::Presence};
+pub(crate) use self::{
+    authentication::{Authorities, publish_authorities},
+    presence::Presence,
+};
 
 /// The groups whose first request creates the objects of [`ensure_deferred`]. A webhook must not be able to reject these
 /// objects, so the group of webhook configurations is one of them.

@@ -110,7 +110,10 @@ pub use self::{
         AuditBatchOptions, AuditConfiguration, AuditError, AuditFormat, AuditLogOptions, AuditMode, AuditPolicy,
         AuditPolicyError, AuditTruncateOptions, AuditWebhook, AuditWebhookOptions,
     },
-    authn::{Anonymous, KeyError, TokenIssuer},
+    authn::{
+        Anonymous, AuthenticationConfiguration, AuthenticationConfigurationError, FrontProxy, KeyError, OidcOptions,
+        TokenIssuer, TokenReviewError, TokenReviewVersion, TokenReviewer, TokenWebhook, parse_token_file,
+    },
     authz::{AccessReviewer, Authorization, AuthorizationConfiguration, AuthorizerChain, ConfigurationError},
     budget::Limits,
     encoded::{DamagedBody, is_body},
