@@ -114,7 +114,10 @@ pub use self::{
         Anonymous, AuthenticationConfiguration, AuthenticationConfigurationError, FrontProxy, KeyError, OidcOptions,
         TokenIssuer, TokenReviewError, TokenReviewVersion, TokenReviewer, TokenWebhook, parse_token_file,
     },
-    authz::{AccessReviewer, Authorization, AuthorizationConfiguration, AuthorizerChain, ConfigurationError},
+    authz::{
+        AccessReviewer, Authorization, AuthorizationConfiguration, AuthorizationWebhookOptions, AuthorizerChain,
+        ConfigurationError,
+    },
     budget::Limits,
     encoded::{DamagedBody, is_body},
     http::Body,
