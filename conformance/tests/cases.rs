@@ -19,6 +19,7 @@ cases! {
     apply
     attacks
     authorization
+    bootstrap_tokens
     certificates
     clients
     conditions
@@ -43,6 +44,8 @@ cases! {
     lists
     namespaces
     networking
+    node_restriction
+    nodes
     other_kinds
     ownership
     patches
@@ -60,6 +63,7 @@ cases! {
     schemas
     service_rules
     services
+    secret_tokens
     storage
     strategic
     subresources

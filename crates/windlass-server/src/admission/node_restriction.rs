@@ -8,7 +8,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures::future::BoxFuture;
 use rustls::pki_types::{CertificateSigningRequestDer, pem::PemObject as _};
 use serde_json::{Map, Value};
-use windlass_api::Status;
+use windlass_api::{GroupResource, Status};
 use x509_parser::{certification_request::X509CertificationRequest, prelude::FromDer as _};
 
 use crate::{
@@ -126,7 +126,9 @@ impl Restricted<'_> {
         let resources = self.registry.resources();
         let resource = resources.get(group, "v1", plural).ok_or_else(Status::unknown_resource)?;
         let item = self.registry.peek_recent(&Target::object(resource, namespace, name)).await?;
-        let item = item.ok_or_else(|| Status::not_found(&resource.group_resource(), name))?;
+        // The caches of the real server name the kind in the singular.
+        let missing = || GroupResource::new(group, plural.strip_suffix('s').unwrap_or(plural));
+        let item = item.ok_or_else(|| Status::not_found(&missing(), name))?;
         Ok(item.value())
     }
 

@@ -169,6 +169,19 @@ impl JwtIssuer {
 
     /// Checks the audience and the lifetime.
     fn check(&self, claims: &Claims, now: Timestamp) -> Result<(), String> {
+        for field in ["sub", "nonce", "at_hash"] {
+            let found = match claims.get(field) {
+                None | Some(Value::String(_) | Value::Null) => continue,
+                Some(Value::Bool(_)) => "bool",
+                Some(Value::Number(_)) => "number",
+                Some(Value::Array(_)) => "array",
+                Some(Value::Object(_)) => "object",
+            };
+            return Err(format!(
+                "oidc: failed to unmarshal claims: json: cannot unmarshal {found} into Go struct field idToken.{field} of \
+                 type string"
+            ));
+        }
         let audiences: Vec<&str> = match claims.get("aud") {
             Some(Value::String(audience)) => vec![audience],
             Some(Value::Array(audiences)) => audiences.iter().filter_map(Value::as_str).collect(),
