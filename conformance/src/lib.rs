@@ -46,7 +46,7 @@ use crate::embedded::Embedded;
 
 pub use any_certificate::{any_certificate_verifier, trusting_any_certificate};
 pub use capability::{Capability, on_each_target_with};
-pub use differential::{Findings, differential};
+pub use differential::{Decisions, Findings, decisions, differential};
 pub use embedded::like_upstream;
 pub use matrix::{Example, example_objects};
 pub use minors::{Comparison, compare_minor};

@@ -127,7 +127,8 @@ impl Restricted<'_> {
         let resource = resources.get(group, "v1", plural).ok_or_else(Status::unknown_resource)?;
         let item = self.registry.peek_recent(&Target::object(resource, namespace, name)).await?;
         // The caches of the real server name the kind in the singular.
-        let missing = || GroupResource::new(group, plural.strip_suffix('s').unwrap_or(plural));
+        let kind = plural.strip_suffix('s').unwrap_or(plural).to_owned();
+        let missing = || GroupResource::new(group.to_owned(), kind);
         let item = item.ok_or_else(|| Status::not_found(&missing(), name))?;
         Ok(item.value())
     }
