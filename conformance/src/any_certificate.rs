@@ -18,6 +18,12 @@ pub fn trusting_any_certificate() -> Result<ClientConfig, rustls::Error> {
         .with_no_client_auth())
 }
 
+/// Returns a verifier that trusts every certificate.
+#[must_use]
+pub fn any_certificate_verifier() -> Arc<dyn ServerCertVerifier> {
+    Arc::new(AnyCertificate)
+}
+
 #[derive(Debug)]
 struct AnyCertificate;
 

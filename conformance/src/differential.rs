@@ -7,6 +7,7 @@
 //! Not guaranteed: two runs with the same seed find the same differences. The number of sequences depends on the run
 //! time.
 
+mod decisions;
 mod minimize;
 mod mutate;
 mod schema;
@@ -17,6 +18,7 @@ use std::{collections::BTreeSet, time::Duration};
 use futures::{StreamExt, stream};
 use tokio::time::Instant;
 
+pub use self::decisions::{Decisions, decisions};
 use self::sequence::{Maker, Sequence};
 use crate::{Target, case, case::Case, client_for, known, play::play, recording};
 

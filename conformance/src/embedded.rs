@@ -6,7 +6,7 @@ use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 use windlass_client::{Auth, Config, config::TlsOptions};
 use windlass_etcd::{EtcdStorage, Options, testing::Etcd};
 use windlass_server::{
-    KubernetesVersion, Server, TlsIdentity,
+    AdmissionConfiguration, AuthorizationConfiguration, KubernetesVersion, Server, ServerBuilder, TlsIdentity,
     storage::{MemoryStorage, Retention, Storage},
 };
 use windlass_storage::{CachedStorage, DiskStorage, Encoding};
@@ -93,7 +93,7 @@ impl Embedded {
     }
 
     fn serve(&mut self, listener: TcpListener) {
-        let builder = Server::builder().kubernetes(self.kubernetes).token(TOKEN);
+        let builder = like_upstream(Server::builder()).kubernetes(self.kubernetes).token(TOKEN);
         let server = builder.storage(Arc::clone(&self.stored.storage)).build();
         let (stop, stopped) = oneshot::channel::<()>();
         let tls = self.tls.clone();
@@ -104,6 +104,16 @@ impl Embedded {
         });
         self.serving = Some(Serving { stop, task });
     }
+}
+
+/// Configures the authenticators and authorizers of the real server that need no files.
+pub fn like_upstream(builder: ServerBuilder) -> ServerBuilder {
+    let modes = AuthorizationConfiguration::from_modes(&["Node", "RBAC"], None).expect("the modes are supported");
+    let authorizers = modes.connect(|_| Err("there is no webhook".into())).expect("no webhook is connected");
+    builder
+        .authorizers(authorizers)
+        .admission(AdmissionConfiguration::default().with_node_restriction())
+        .bootstrap_tokens(true)
 }
 
 /// Compacts all versions but the current one.

@@ -45,9 +45,10 @@ use windlass_server::{KubernetesVersion, storage::Storage};
 
 use crate::embedded::Embedded;
 
-pub use any_certificate::trusting_any_certificate;
+pub use any_certificate::{any_certificate_verifier, trusting_any_certificate};
 pub use capability::{Capability, on_each_target_with};
-pub use differential::{Findings, differential};
+pub use differential::{Decisions, Findings, decisions, differential};
+pub use embedded::like_upstream;
 pub use matrix::{Example, example_objects};
 pub use minors::{Comparison, compare_minor};
 pub use operators::{CRDS, Compared, Established, Imports, Operators, established, imported, operators};

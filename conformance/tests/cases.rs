@@ -20,6 +20,7 @@ cases! {
     apply
     attacks
     authorization
+    bootstrap_tokens
     certificates
     clients
     conditions
@@ -44,6 +45,8 @@ cases! {
     lists
     namespaces
     networking
+    node_restriction
+    nodes
     other_kinds
     ownership
     patches
@@ -61,6 +64,7 @@ cases! {
     schemas
     service_rules
     services
+    secret_tokens
     storage
     strategic
     subresources

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests, and what only they call")]
 
 mod audit;
+mod authentication;
 mod caches;
 mod cases;
 mod client;

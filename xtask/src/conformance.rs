@@ -72,6 +72,13 @@ pub(crate) fn differential(seed: u64, seconds: u64) -> Result {
     })
 }
 
+/// Compares decisions about requests by random roles.
+pub(crate) fn decisions(seed: u64, count: u64) -> Result {
+    compare("decisions", |compare| {
+        compare.args([seed, count].map(|number| number.to_string()));
+    })
+}
+
 /// Compares the embedded server of a minor version with the kube-apiserver of that version. `files` selects files of
 /// cases; if it is empty, all are compared.
 pub(crate) fn minor(minor: &Minor, files: &[String]) -> Result {

@@ -42,6 +42,15 @@ pub(crate) enum Part {
     /// with the server of the other; and, with `--only faults` and as root, three servers on three members with faults
     /// (needs Go)
     Etcd(etcd::Options),
+    /// Decisions about requests by random roles and bindings, on the embedded and the real server (needs Go)
+    Decisions {
+        /// The seed of the roles and requests
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// The number of decisions
+        #[arg(long, default_value_t = 10_000)]
+        count: u64,
+    },
     /// Random requests to the embedded server and to kube-apiserver, with a comparison of the responses (needs Go)
     Differential {
         /// The seed of the requests
@@ -177,6 +186,7 @@ pub(crate) fn run(part: &Part) -> Result {
         }
         Part::BenchBuild(options) => builds::run(options),
         Part::Etcd(options) => etcd::run(options),
+        Part::Decisions { seed, count } => conformance::decisions(*seed, *count),
         Part::Differential { seed, seconds } => conformance::differential(*seed, *seconds),
         Part::Operators { crds, seed, objects, only } => conformance::operators(crds, *seed, *objects, only),
         Part::Import { crds, seed, objects, only, compile } => {

@@ -13,6 +13,7 @@ use clap::ValueEnum;
 
 use crate::Result;
 
+mod access;
 mod etcd;
 mod programs;
 
@@ -162,7 +163,7 @@ impl Upstream {
         let binaries = build()?;
         let directory = env::temp_dir().join(format!("windlass-upstream-{}", std::process::id()));
         fs::create_dir_all(&directory)?;
-        let [etcd, peer, secure] = free_ports()?;
+        let [etcd, peer, secure, issuer] = free_ports()?;
         let ports = Ports { etcd, peer, secure };
         let server = binaries.clone();
         let upstream = Self { binaries, server, profile, is_synced: false, ports, processes: Vec::new(), directory };
@@ -172,6 +173,7 @@ impl Upstream {
         let token = |token: &str, name: &str| format!("{token},{name},{name},\"system:masters\"\n");
         fs::write(upstream.file("tokens.csv"), token(TOKEN, "admin") + &token(AUDITOR_TOKEN, "auditor"))?;
         fs::write(upstream.kubeconfig(), kubeconfig(ports.secure))?;
+        access::prepare(&upstream.directory, issuer)?;
         Ok(upstream)
     }
 
@@ -260,7 +262,6 @@ impl Upstream {
             format!("--service-account-key-file={}", self.file("sa.pub")),
             format!("--service-account-signing-key-file={}", self.signing_key().display()),
             format!("--token-auth-file={}", self.file("tokens.csv")),
-            "--authorization-mode=RBAC".to_owned(),
             // The default of test environments.
             "--allow-privileged=true".to_owned(),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
@@ -268,6 +269,7 @@ impl Upstream {
             format!("--audit-policy-file={}", root().join("conformance/audit/policy.json").display()),
             format!("--audit-log-path={}", self.file("audit.log")),
         ];
+        flags.extend(access::flags(&self.directory));
         if self.profile == Profile::Token {
             flags.push("--disable-admission-plugins=ServiceAccount".to_owned());
         }

@@ -143,6 +143,8 @@ pub enum Expected {
     Bool,
     /// A message (text).
     Text,
+    /// A value of any type.
+    Any,
 }
 
 impl fmt::Display for Expected {
@@ -150,6 +152,7 @@ impl fmt::Display for Expected {
         f.write_str(match self {
             Self::Bool => "bool",
             Self::Text => "string",
+            Self::Any => "any",
         })
     }
 }

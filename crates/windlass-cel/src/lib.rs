@@ -10,6 +10,7 @@
 //! program        compiled expressions; deep ones run on a thread with a large stack
 //! stack          threads with a large stack
 //! eval           evaluates expressions, and counts the cost by the rules of `cost`
+//! json           results of expressions as JSON
 //! estimate       the maximum cost of an evaluation, by the same rules
 //! check          type checking; resolves the overloads of functions
 //! parse          text → tree, including macros; uses the parser of the `cel` crate
@@ -41,6 +42,7 @@ mod cause;
 mod program;
 mod stack;
 mod eval;
+mod json;
 mod estimate;
 mod check;
 mod parse;

@@ -123,6 +123,22 @@ pub(crate) fn depth(expr: &IdedExpr) -> usize {
     1 + parts(expr).into_iter().map(depth).max().unwrap_or(0)
 }
 
+/// Reports whether an expression selects a field of a variable.
+pub(crate) fn selects(expr: &IdedExpr, variable: &str, field: &str) -> bool {
+    let is_variable = |operand: &IdedExpr| matches!(&operand.expr, Expr::Ident(name) if name == variable);
+    let found = match &expr.expr {
+        Expr::Select(select) => select.field == field && is_variable(&select.operand),
+        Expr::Call(call) if call.target.is_none() && call.func_name == "_?._" => match call.args.as_slice() {
+            [operand, IdedExpr { expr: Expr::Literal(LiteralValue::String(text)), .. }] => {
+                **text == *field && is_variable(operand)
+            }
+            _ => false,
+        },
+        _ => false,
+    };
+    found || parts(expr).into_iter().any(|part| selects(part, variable, field))
+}
+
 // === macros ===
 
 #[derive(Clone, Copy)]

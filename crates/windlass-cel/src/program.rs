@@ -10,9 +10,10 @@ use crate::{
     error::{CompileError, EvaluationError, Expected},
     estimate::estimate,
     eval::evaluate,
+    json::to_json,
     library::Dialect,
     meter::Meter,
-    parse::{depth, parse},
+    parse::{depth, parse, selects},
     schema::Schema,
     stack::with_large_stack,
     types::Type,
@@ -98,7 +99,7 @@ impl Environment {
         let (checked, ty) =
             check(source, &expr, &places, &self.variables.iter().map(typed).collect::<Vec<_>>(), self.dialect)?;
         match (expected, &ty) {
-            (Expected::Bool, Type::Bool) | (Expected::Text, Type::String) => {}
+            (Expected::Any, _) | (Expected::Bool, Type::Bool) | (Expected::Text, Type::String) => {}
             (Expected::Bool, _) => return Err(CompileError::found(&ty, "cel expression must evaluate to a bool")),
             (Expected::Text, _) => return Err(CompileError::found(&ty, "messageExpression must evaluate to a string")),
         }
@@ -146,6 +147,16 @@ impl Program {
     /// Reports whether the expression uses a variable.
     pub fn uses(&self, variable: &str) -> bool {
         self.checked.used.contains(variable)
+    }
+
+    /// Reports whether the expression selects a field of a variable, as in `claims.email` or `claims.?email`.
+    pub fn selects(&self, variable: &str, field: &str) -> bool {
+        selects(&self.expr, variable, field)
+    }
+
+    /// Evaluates an expression of any type. Returns `None` for a value that JSON cannot represent.
+    pub fn value(&self, values: &[(&str, Option<&Json>)], limit: u64) -> Evaluated<Option<Json>> {
+        self.evaluate(values, limit, |value| Some(to_json(value)))
     }
 
     /// Evaluates a condition. A variable without a value is an empty optional, or must not be used.

@@ -96,6 +96,12 @@ impl Schema {
         Arc::new(Self::with(Shape::Any, false, LARGEST_REQUEST, 1))
     }
 
+    /// Creates the schema of a map with string keys and entries of this schema.
+    pub fn map(entry: Arc<Self>) -> Arc<Self> {
+        let most = (LARGEST_REQUEST - 2) / (entry.least_bytes + 6);
+        Arc::new(Self::with(Shape::Map(entry), false, most, 2))
+    }
+
     /// Creates an object schema with these fields and a type name for messages. Expressions use the field names without
     /// escaping.
     pub fn object<'a>(name: &str, fields: impl IntoIterator<Item = (&'a str, Arc<Self>)>) -> Arc<Self> {

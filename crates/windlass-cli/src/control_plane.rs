@@ -27,11 +27,10 @@ use windlass_client::{
 };
 use windlass_controllers::{BuiltIn, Controllers};
 use windlass_runtime::{LeaderElection, Manager};
-use windlass_server::{
-    AdmissionConfiguration, AuditConfiguration, AuthorizerChain, KubernetesVersion, PodAccounts, Server,
-};
+use windlass_server::{AdmissionConfiguration, AuditConfiguration, KubernetesVersion, PodAccounts, Server};
 
 use crate::{
+    access::Access,
     data_directory::Secrets,
     descriptions,
     encryption::Encryption,
@@ -59,8 +58,8 @@ pub(crate) struct Settings {
     pub(crate) controllers: Controllers,
     /// The address of the console.
     pub(crate) console: Option<SocketAddr>,
-    /// The authorizers; `None` means RBAC only.
-    pub(crate) authorizers: Option<AuthorizerChain>,
+    /// Authentication and authorization.
+    pub(crate) access: Access,
     pub(crate) admission: AdmissionConfiguration,
     /// The audit log.
     pub(crate) audit: Option<AuditConfiguration>,
@@ -123,6 +122,7 @@ impl Bound {
         let mut opened =
             settings.place.clone().open(names, settings.kubernetes, settings.encryption.as_ref(), token).await?;
         opened.secrets.issuer = settings.tokens.apply(opened.secrets.issuer)?;
+        opened.secrets.tls = settings.access.identity(opened.secrets.tls)?;
         Ok(Self { settings, listener, address, console, opened })
     }
 
@@ -142,9 +142,9 @@ impl Bound {
         self.console.as_ref().map(|(_, address)| format!("http://{}/", reachable(*address)))
     }
 
-    pub(crate) fn start(self) -> ControlPlane {
-        let Self { settings, listener, address, console, opened } = self;
-        let Opened { storage, secrets, is_shared, encrypted, tasks } = opened;
+    pub(crate) fn start(self) -> Result<ControlPlane, Box<dyn Error>> {
+        let Self { mut settings, listener, address, console, opened } = self;
+        let Opened { storage, secrets, is_shared, encrypted, mut tasks } = opened;
         let Secrets { tls, issuer, token } = secrets;
         // Pods require their service account only if the controller that creates it runs.
         let creates_accounts = settings.controllers.contains(BuiltIn::ServiceAccount);
@@ -163,10 +163,7 @@ impl Bound {
             None => server,
         };
         let server = server.admission(settings.admission);
-        let server = match settings.authorizers {
-            Some(chain) => server.authorizers(chain),
-            None => server,
-        };
+        let server = settings.access.apply(server);
         let server = match settings.audit {
             Some(audit) => server.audit(audit),
             None => server,
@@ -179,6 +176,7 @@ impl Bound {
             None => server,
         };
         let server = server.build();
+        settings.access.start(&server, &tls, &mut tasks)?;
         let (stop, stopped) = watch::channel(false);
         let ca = tls.ca_pem().to_owned();
         let serving = {
@@ -188,7 +186,7 @@ impl Bound {
         let controllers = settings.controllers.nodes(settings.nodes).root_ca(ca);
         let managing = Managing { controllers, console: console.map(|(socket, _)| socket), is_shared };
         let managing = tokio::spawn(managing.run(client(&server), stopped));
-        ControlPlane { server, stop, serving, managing, managed: None, _tasks: tasks }
+        Ok(ControlPlane { server, stop, serving, managing, managed: None, _tasks: tasks })
     }
 }
 
@@ -378,7 +376,7 @@ mod tests {
             nodes: 0,
             controllers,
             console: None,
-            authorizers: None,
+            access: Access::default(),
             admission: AdmissionConfiguration::default(),
             audit: None,
             tokens: TokenKeys::default(),
@@ -391,7 +389,7 @@ mod tests {
         .unwrap();
         let url = bound.url();
         bound.write_kubeconfig(&path).unwrap();
-        let plane = bound.start();
+        let plane = bound.start().unwrap();
         assert_eq!(answering(&path, &url).await, None, "its own address");
         assert_eq!(answering(&path, "").await.map(|found| found.trim_end_matches('/').to_owned()), Some(url));
         plane.stop().await.unwrap();

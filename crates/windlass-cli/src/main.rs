@@ -15,6 +15,7 @@
 //! memory         returns freed memory to the system
 //! ```
 
+mod access;
 mod admission;
 mod audit;
 mod authorization;

@@ -99,3 +99,8 @@ mod tests {
         assert_eq!((of("/usr/bin/windlass"), of("kubectl-windlass")), (None, None));
     }
 }
+
+/// Reports whether the admission plugin is always on.
+pub(crate) fn is_default_plugin(name: &str) -> bool {
+    apiserver::is_default_plugin(name)
+}

@@ -21,7 +21,19 @@ pub(crate) struct TokenKeys {
     service_account_key_file: Vec<PathBuf>,
 }
 
+/// The default issuer of the server.
+const ISSUER: &str = "https://kubernetes.default.svc";
+
 impl TokenKeys {
+    /// Returns the names of all issuers.
+    pub(crate) fn issuers(&self) -> Vec<String> {
+        if self.service_account_issuer.is_empty() {
+            vec![ISSUER.to_owned()]
+        } else {
+            self.service_account_issuer.clone()
+        }
+    }
+
     /// Applies the flags to the issuer of a data directory.
     pub(crate) fn apply(&self, issuer: TokenIssuer) -> Result<TokenIssuer, Box<dyn Error>> {
         let read = |path: &PathBuf| {

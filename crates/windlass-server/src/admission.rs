@@ -23,6 +23,7 @@ mod configuration;
 mod creation;
 mod escalation;
 mod limits;
+mod node_restriction;
 mod nodes;
 mod pod_security;
 mod pods;
@@ -37,6 +38,7 @@ pub(crate) use self::{
     creation::CreateOnUpdate,
     escalation::NoEscalation,
     limits::LimitRanges,
+    node_restriction::NodeRestriction,
     nodes::TaintNewNodes,
     pods::PodDefaults,
     protection::ProtectStorage,
@@ -68,6 +70,9 @@ pub(crate) fn chain(
         vec![Arc::new(CreateOnUpdate(Arc::clone(&authorizer))), Arc::new(NamespaceLifecycle), Arc::new(LimitRanges)];
     if pod_accounts == PodAccounts::Required {
         chain.push(Arc::new(ServiceAccounts));
+    }
+    if configuration.restricts_nodes() {
+        chain.push(Arc::new(NodeRestriction(Arc::clone(&authorizer))));
     }
     let rest: [Arc<dyn Admission>; 14] = [
         Arc::new(TaintNewNodes),

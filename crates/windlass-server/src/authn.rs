@@ -1,34 +1,59 @@
 //! Authentication of requests.
 //!
-//! One static bearer token belongs to the administrator. A token that this server issued to a service account is valid
-//! as long as the account and the bound object exist. While one of them is being deleted, the token stays valid until a
-//! minute after the deletion timestamp, as in kube-apiserver. By default, a request without credentials is
-//! `system:anonymous`. A wrong token is rejected on every path. In-process requests need no token. Users with the
-//! permission to impersonate can act as other users.
+//! One static bearer token belongs to the administrator, and users with their own tokens can be added at any time. A token
+//! that this server issued to a service account is valid as long as the account and the bound object exist. While one of
+//! them is being deleted, the token stays valid until a minute after the deletion timestamp, as in kube-apiserver. Tokens
+//! can also be in secrets ([`legacy_tokens`], [`bootstrap_tokens`]), come from other issuers ([`jwt`]), or be known to a
+//! webhook ([`token_webhook`]). They are checked in this order, that of kube-apiserver; the first authenticator that knows
+//! the token decides. Bearer tokens of all kinds are answered in token reviews, too.
 //!
-//! Users with their own tokens can be added at any time. Over TLS, a client certificate signed by the client CA
-//! identifies its user. Any other certificate is rejected, unless the request has a valid token.
+//! By default, a request without credentials is `system:anonymous`. A wrong token is rejected on every path. In-process
+//! requests need no token. Users with the permission to impersonate can act as other users. Over TLS, a client certificate
+//! signed by the client CA identifies its user, and a front proxy can name the user in headers ([`front_proxy`]). Any other
+//! certificate is rejected, unless the request has a valid token.
 
+mod bootstrap_tokens;
+mod fetch;
+mod front_proxy;
 mod handshake;
 mod impersonation;
-mod static_tokens;
+mod jwt;
 mod keys;
+mod legacy_tokens;
+mod static_tokens;
 mod token;
 mod token_cache;
+mod token_file;
+mod token_webhook;
 
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{
+    borrow::Cow,
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use http::{HeaderMap, header::AUTHORIZATION};
+use jiff::Timestamp;
 use windlass_api::{Clock, Status};
 
-use self::impersonation::GrantedModes;
-pub use self::token::{KeyError, TokenIssuer};
+pub use self::{
+    front_proxy::FrontProxy,
+    jwt::{AuthenticationConfiguration, AuthenticationConfigurationError, OidcOptions},
+    token::{KeyError, TokenIssuer},
+    token_file::parse_token_file,
+    token_webhook::{TokenReviewError, TokenReviewVersion, TokenReviewer, TokenWebhook},
+};
+use self::{
+    impersonation::GrantedModes,
+    jwt::{AnonymousConfiguration, JwtIssuers},
+    token_webhook::TokenCalls,
+};
 pub(crate) use self::{
     impersonation::impersonated,
     token::{Bound, Grant, Issuer, TokenError},
 };
 pub(crate) use crate::authn::static_tokens::Tokens;
-use crate::authn::token_cache::{TokenCache, Verified};
+use crate::authn::token_cache::{Subject, TokenCache, Verified};
 use crate::{
     authz::AccessAttributes,
     identity::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User},
@@ -51,12 +76,55 @@ pub enum Anonymous {
     Refused,
 }
 
+/// The authenticators of a server besides its own tokens and certificates.
+#[derive(Debug, Default)]
+pub(crate) struct AuthenticationOptions {
+    pub(crate) anonymous: Anonymous,
+    pub(crate) webhook: Option<TokenWebhook>,
+    pub(crate) bootstrap_tokens: bool,
+    /// Legacy tokens are valid even if their secrets and accounts are deleted.
+    pub(crate) skips_lookup: bool,
+    pub(crate) front_proxy: Option<FrontProxy>,
+}
+
 /// The user and the audiences of a token.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) user: Arc<User>,
     /// The requested audiences that the token was issued for.
     pub(crate) audiences: Vec<String>,
+    /// The annotations of audit events of requests with the token.
+    pub(crate) annotations: Vec<(&'static str, String)>,
+    /// The warning in responses to requests with the token.
+    pub(crate) warning: Option<&'static str>,
+}
+
+impl Identity {
+    pub(crate) fn new(user: User, audiences: Vec<String>) -> Self {
+        Self { user: Arc::new(user), audiences, annotations: Vec::new(), warning: None }
+    }
+}
+
+/// The credentials of a request over a socket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Credentials<'r> {
+    pub(crate) certificate: &'r ClientCertificate,
+    pub(crate) headers: &'r HeaderMap,
+    /// The path of the request, which decides about anonymous requests.
+    pub(crate) path: &'r str,
+}
+
+/// An authenticated user, with the annotations of the audit event.
+#[derive(Clone, Debug)]
+pub(crate) struct Authenticated {
+    pub(crate) user: Arc<User>,
+    pub(crate) annotations: Vec<(&'static str, String)>,
+}
+
+impl From<Arc<User>> for Authenticated {
+    fn from(user: Arc<User>) -> Self {
+        Self { user, annotations: Vec::new() }
+    }
 }
 
 /// The server whose requests are authenticated.
@@ -82,8 +150,16 @@ pub(crate) struct Authenticator {
     /// The tokens of all other users.
     tokens: Tokens,
     admin: Arc<User>,
-    /// The user of requests without credentials. If `None`, they are rejected.
-    anonymous: Option<Arc<User>>,
+    /// The handling of requests without credentials, if no configuration decides.
+    anonymous: Anonymous,
+    anonymous_user: Arc<User>,
+    /// Set by the first authentication configuration.
+    anonymous_configuration: OnceLock<Option<AnonymousConfiguration>>,
+    issuers: JwtIssuers,
+    webhook: Option<TokenCalls>,
+    bootstrap_tokens: bool,
+    skips_lookup: bool,
+    front_proxy: Option<FrontProxy>,
     issuer: Issuer,
     token_cache: TokenCache,
     granted_modes: GrantedModes,
@@ -96,7 +172,12 @@ impl fmt::Debug for Authenticator {
 }
 
 impl Authenticator {
-    pub(crate) fn new(token: Option<Arc<str>>, tokens: Tokens, issuer: TokenIssuer, anonymous: Anonymous) -> Self {
+    pub(crate) fn new(
+        token: Option<Arc<str>>,
+        tokens: Tokens,
+        issuer: TokenIssuer,
+        options: AuthenticationOptions,
+    ) -> Self {
         let user = |name: &str, uid: &str, groups: &[&str]| {
             let groups = groups.iter().copied().map(str::to_owned).collect();
             Arc::new(User { name: name.to_owned(), uid: uid.to_owned(), groups, ..User::default() })
@@ -105,10 +186,51 @@ impl Authenticator {
             token,
             tokens,
             admin: user("admin", "admin", &[MASTERS, AUTHENTICATED]),
-            anonymous: (anonymous == Anonymous::Allowed).then(|| user(ANONYMOUS, "", &[UNAUTHENTICATED])),
+            anonymous: options.anonymous,
+            anonymous_user: user(ANONYMOUS, "", &[UNAUTHENTICATED]),
+            anonymous_configuration: OnceLock::new(),
+            issuers: JwtIssuers::default(),
+            webhook: options.webhook.map(TokenCalls::new),
+            bootstrap_tokens: options.bootstrap_tokens,
+            skips_lookup: options.skips_lookup,
+            front_proxy: options.front_proxy,
             issuer: Issuer::new(issuer),
             token_cache: TokenCache::default(),
             granted_modes: GrantedModes::default(),
+        }
+    }
+
+    /// Replaces the issuers of JSON web tokens. Only the first configuration can set the handling of anonymous requests.
+    pub(crate) fn configure(
+        &self,
+        configuration: &AuthenticationConfiguration,
+    ) -> Result<(), AuthenticationConfigurationError> {
+        if self.anonymous_configuration.get().is_some_and(|initial| *initial != configuration.anonymous) {
+            let why = "anonymous: Forbidden: changed from initial configuration file";
+            return Err(AuthenticationConfigurationError::Invalid(vec![why.to_owned()]));
+        }
+        self.issuers.configure(configuration, self.issuer.audiences())?;
+        self.anonymous_configuration.get_or_init(|| configuration.anonymous.clone());
+        Ok(())
+    }
+
+    /// Fetches the keys of all issuers, without waiting for them.
+    pub(crate) fn prefetch(&self) {
+        self.issuers.prefetch();
+    }
+
+    /// Returns the settings of front proxies.
+    pub(crate) fn front_proxy(&self) -> Option<&FrontProxy> {
+        self.front_proxy.as_ref()
+    }
+
+    /// Reports whether a request without credentials is accepted.
+    fn accepts_anonymous(&self, path: &str) -> bool {
+        match self.anonymous_configuration.get() {
+            None | Some(None) => self.anonymous == Anonymous::Allowed,
+            Some(Some(AnonymousConfiguration { enabled, conditions })) => {
+                *enabled && (conditions.is_empty() || conditions.iter().any(|condition| condition.path == path))
+            }
         }
     }
 
@@ -136,63 +258,142 @@ impl Authenticator {
     pub(crate) async fn authenticate(
         &self,
         host: &impl Host,
-        shown: &ClientCertificate,
-        headers: &HeaderMap,
+        credentials: Credentials<'_>,
         warnings: &Warnings,
-    ) -> Result<Arc<User>, Status> {
-        if let ClientCertificate::Of(user) = shown {
-            return Ok(user.clone());
+    ) -> Result<Authenticated, Status> {
+        let Credentials { certificate, headers, path } = credentials;
+        let (certificate, is_known) = match (certificate, &self.front_proxy) {
+            (ClientCertificate::Proxy { name, otherwise }, Some(proxy)) if proxy.allows(name) => {
+                if let Some(user) = proxy.user(headers) {
+                    return Ok(Arc::new(user).into());
+                }
+                (&**otherwise, true)
+            }
+            (ClientCertificate::Proxy { otherwise, .. }, _) => (&**otherwise, false),
+            (certificate, _) => (certificate, !matches!(certificate, ClientCertificate::Unknown)),
+        };
+        if let ClientCertificate::Of(user) = certificate {
+            return Ok(Arc::clone(user).into());
         }
         let token = match bearer(headers, warnings) {
             Some(token) => Some(Cow::Borrowed(token)),
             None => handshake::token(headers)?.map(Cow::Owned),
         };
         let Some(token) = token else {
-            return match &self.anonymous {
-                Some(anonymous) if !matches!(shown, ClientCertificate::Unknown) => Ok(anonymous.clone()),
-                _ => Err(Status::unauthorized()),
-            };
+            let is_known = is_known && !matches!(certificate, ClientCertificate::Unknown);
+            if is_known && self.accepts_anonymous(path) {
+                return Ok(Arc::clone(&self.anonymous_user).into());
+            }
+            return Err(Status::unauthorized());
         };
         match self.identify(host, &token, self.issuer.audiences()).await {
-            Ok(identity) => Ok(identity.user),
+            Ok(Identity { user, annotations, warning, .. }) => {
+                warnings.extend(warning.map(str::to_owned));
+                Ok(Authenticated { user, annotations })
+            }
             Err(TokenError::Unavailable(status)) => Err(status),
-            Err(_) => Err(Status::unauthorized()),
+            Err(error) => {
+                tracing::debug!(%error, "rejected a token");
+                Err(Status::unauthorized())
+            }
         }
     }
 
-    /// Returns the identity of a token. The token must be issued for at least one of `audiences`.
+    /// Returns the identity of a token. The token must be issued for at least one of `audiences`. The authenticators are
+    /// asked in the order of kube-apiserver.
     pub(crate) async fn identify(
         &self,
         host: &impl Host,
         sent: &[u8],
         audiences: &[String],
     ) -> Result<Identity, TokenError> {
+        let own = audiences.iter().filter(|audience| self.issuer.audiences().contains(audience));
+        let own: Vec<String> = own.cloned().collect();
         let admin = self
             .token
             .as_ref()
             .is_some_and(|token| constant_time_eq(token.as_bytes(), sent))
             .then(|| self.admin.clone());
-        if let Some(user) = admin.or_else(|| self.tokens.user(sent)) {
-            let own = audiences.iter().filter(|audience| self.issuer.audiences().contains(audience));
-            let own: Vec<String> = own.cloned().collect();
-            if own.is_empty() {
-                return Err(TokenError::Unknown);
-            }
-            return Ok(Identity { user, audiences: own });
+        if let Some(user) = admin.or_else(|| self.tokens.user(sent))
+            && !own.is_empty()
+        {
+            return Ok(Identity { user, audiences: own, annotations: Vec::new(), warning: None });
         }
         let (key, now) = (token_cache::key(sent, audiences), host.clock().now());
+        let mut problems: Vec<String> = Vec::new();
+        match self.identify_signed(host, key, sent, audiences, now).await {
+            Ok(Some(identity)) => return Ok(identity),
+            Ok(None) | Err(TokenError::Unknown) => {}
+            Err(TokenError::Invalid(why)) => problems.push(why),
+            Err(error @ TokenError::Unavailable(_)) => return Err(error),
+        }
+        // The authenticators of tokens without audiences are only asked for those of this server.
+        if !own.is_empty() && self.bootstrap_tokens {
+            let registry = host.registry().await.map_err(TokenError::Unavailable)?;
+            let user = bootstrap_tokens::identify(registry, sent, now).await.map_err(TokenError::Unavailable)?;
+            if let Some(user) = user {
+                return Ok(Identity::new(user, own));
+            }
+        }
+        if !own.is_empty() {
+            match self.issuers.identify(sent, now).await {
+                Ok(Some(user)) => {
+                    let identity = Identity::new(user, own);
+                    let verified = Verified { identity: identity.clone(), subject: Subject::Foreign };
+                    self.token_cache.insert(key, now, Arc::new(verified));
+                    return Ok(identity);
+                }
+                Ok(None) => {}
+                Err(why) => problems.push(why),
+            }
+        }
+        if let Some(webhook) = &self.webhook {
+            match webhook.identify(key, sent, audiences, self.issuer.audiences()).await {
+                Ok(Some(identity)) => return Ok((*identity).clone()),
+                Ok(None) => {}
+                Err(why) => problems.push(why),
+            }
+        }
+        if problems.is_empty() { Err(TokenError::Unknown) } else { Err(TokenError::Invalid(problems.join(", "))) }
+    }
+
+    /// Returns the identity of a token that this server has signed, or of any token that was verified recently.
+    async fn identify_signed(
+        &self,
+        host: &impl Host,
+        key: token_cache::Key,
+        sent: &[u8],
+        audiences: &[String],
+        now: Timestamp,
+    ) -> Result<Option<Identity>, TokenError> {
         let verified = if let Some(verified) = self.token_cache.get(&key, now) {
             verified
         } else {
-            let claims = self.issuer.verify(sent, audiences)?;
-            let verified = Arc::new(Verified { identity: claims.identity(), claims });
+            let verified = match self.issuer.verify_legacy(sent, audiences)? {
+                Some(claims) => Verified { identity: claims.identity(), subject: Subject::Legacy(claims) },
+                None => {
+                    let claims = self.issuer.verify(sent, audiences)?;
+                    Verified { identity: claims.identity(), subject: Subject::Account(claims) }
+                }
+            };
+            let verified = Arc::new(verified);
             self.token_cache.insert(key, now, Arc::clone(&verified));
             verified
         };
-        verified.claims.check_time(now)?;
-        let registry = host.registry().await.map_err(TokenError::Unavailable)?;
-        token::check_live(registry, &verified.claims, now).await?;
-        Ok(verified.identity.clone())
+        match &verified.subject {
+            Subject::Foreign => {}
+            Subject::Legacy(_) if self.skips_lookup => {}
+            Subject::Legacy(claims) => {
+                let registry = host.registry().await.map_err(TokenError::Unavailable)?;
+                return claims.check_live(registry, sent, now).await.map(Some);
+            }
+            Subject::Account(claims) => {
+                claims.check_time(now)?;
+                let registry = host.registry().await.map_err(TokenError::Unavailable)?;
+                token::check_live(registry, claims, now).await?;
+            }
+        }
+        Ok(Some(verified.identity.clone()))
     }
 }
 
@@ -224,6 +425,10 @@ mod tests {
     use super::*;
     use crate::Server;
 
+    fn credentials<'r>(certificate: &'r ClientCertificate, headers: &'r HeaderMap) -> Credentials<'r> {
+        Credentials { certificate, headers, path: "/api" }
+    }
+
     async fn ask(token: Option<&str>, header: &str) -> (Result<String, u16>, usize) {
         let warnings = Warnings::default();
         let mut headers = HeaderMap::new();
@@ -235,9 +440,9 @@ mod tests {
         let user = server
             .inner()
             .authenticator()
-            .authenticate(&**server.inner(), &ClientCertificate::Nothing, &headers, &warnings)
+            .authenticate(&**server.inner(), credentials(&ClientCertificate::Nothing, &headers), &warnings)
             .await;
-        (user.map(|user| user.name.clone()).map_err(|status| status.code), warnings.headers().len())
+        (user.map(|found| found.user.name.clone()).map_err(|status| status.code), warnings.headers().len())
     }
 
     #[tokio::test]
@@ -264,7 +469,9 @@ mod tests {
                 headers.insert(AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
             }
             let inner = server.inner();
-            let user = inner.authenticator().authenticate(&**inner, shown, &headers, &Warnings::default()).await;
+            let credentials = credentials(shown, &headers);
+            let found = inner.authenticator().authenticate(&**inner, credentials, &Warnings::default()).await;
+            let user = found.map(|found| found.user);
             user.map(|user| format!("{} {}", user.name, user.groups.join(","))).map_err(|status| status.code)
         };
         assert_eq!(found("A", &ClientCertificate::Nothing).await.unwrap(), "alice developers,system:authenticated");
@@ -284,9 +491,9 @@ mod tests {
             let inner = server.inner();
             let user = inner
                 .authenticator()
-                .authenticate(&**inner, &ClientCertificate::Nothing, headers, &Warnings::default())
+                .authenticate(&**inner, credentials(&ClientCertificate::Nothing, headers), &Warnings::default())
                 .await;
-            user.map(|user| user.name.clone()).map_err(|status| status.code)
+            user.map(|found| found.user.name.clone()).map_err(|status| status.code)
         };
         let mut headers = HeaderMap::new();
         assert_eq!(ask(&headers).await, Err(401));

@@ -6,33 +6,39 @@
 //! Guaranteed: a decision includes every role and binding whose write this server answered before the request arrived.
 //! Writes by other servers to the same storage follow as soon as the storage delivers them.
 //!
-//! Other authorizers can run before and after RBAC: see [`chain`]. The node authorizer is not implemented: a kubelet
-//! has the permissions of its roles, regardless of the pods on its node.
+//! Other authorizers can run before and after RBAC: see [`chain`] and [`node`].
 
 mod chain;
 mod configuration;
 mod coverage;
+pub(crate) mod default_roles;
+mod node;
 mod policy;
 mod rule;
 mod webhook;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use windlass_api::{GroupResource, Status, StatusDetails, reason};
 
 pub use self::{
     chain::AuthorizerChain,
-    configuration::{AuthorizationConfiguration, ConfigurationError},
+    configuration::{AuthorizationConfiguration, AuthorizationWebhookOptions, ConfigurationError},
     webhook::AccessReviewer,
 };
 use self::{
     chain::Link,
+    node::{CurrentGraph, Graph, GraphFollower, Verdict},
     policy::{Binding, Current, Follower},
     webhook::Opinion,
 };
 pub(crate) use self::{
     coverage::missing,
+    node::node_name,
     policy::{Grants, RoleName, is_policy, missing_roles_error},
     rule::{Rule, quoted},
 };
@@ -52,6 +58,12 @@ const RBAC: &str = "rbac";
 
 /// The number of times that a decision waits for the event of a commit of this server, before it reads all roles again.
 const DELIVERY_CHECKS: u32 = 50;
+
+/// The prefixes of roles and bindings, and those of the graph.
+static WATCHED: [&str; 7] = {
+    let ([a, b], [c, d, e, f, g]) = (policy::WATCHED, node::WATCHED);
+    [a, b, c, d, e, f, g]
+};
 
 /// The time that it waits each time.
 const DELIVERY_PAUSE: Duration = Duration::from_millis(1);
@@ -74,6 +86,8 @@ pub(crate) struct AccessAttributes<'a> {
     /// `get`, `list`, …
     pub(crate) verb: &'a str,
     pub(crate) object: Object<'a>,
+    /// The node that the field selector of a list or watch requires in `spec.nodeName`.
+    pub(crate) selected_node: Option<&'a str>,
 }
 
 /// The object or path of a request.
@@ -117,6 +131,12 @@ pub(crate) enum Decision {
     },
 }
 
+/// The opinion of the node authorizer.
+enum NodeDecision {
+    Allowed,
+    None(String),
+}
+
 /// The binding that grants the permission.
 #[derive(Debug)]
 pub(crate) struct Reason {
@@ -136,7 +156,11 @@ pub(crate) struct Authorizer {
     kubernetes: KubernetesVersion,
     /// The cache of roles. `None` before the first decision, and after the watch of the storage ended.
     follower: Mutex<Option<Follower>>,
-    /// The last commits of this server to roles and bindings.
+    /// The graph of the node authorizer, like `follower`.
+    graph: Mutex<Option<GraphFollower>>,
+    /// The rules of nodes.
+    node_rules: OnceLock<Vec<Rule>>,
+    /// The last commits of this server to roles, bindings, and the objects in the graph.
     commits: Arc<LastCommits>,
 }
 
@@ -156,7 +180,13 @@ impl<'a> AccessAttributes<'a> {
                 name: path.requested_name(),
             },
         };
-        Self { verb: &request.verb, object }
+        let selected_node = request.resource.as_ref().and_then(|path| path.selected_node.as_deref());
+        Self { verb: &request.verb, object, selected_node }
+    }
+
+    /// Returns the attributes of a request without a field selector.
+    pub(crate) const fn new(verb: &'a str, object: Object<'a>) -> Self {
+        Self { verb, object, selected_node: None }
     }
 
     fn namespace(&self) -> &'a str {
@@ -239,7 +269,7 @@ impl Decision {
 
 impl Authorizer {
     pub(crate) fn new(mode: Authorization, chain: Option<AuthorizerChain>, kubernetes: KubernetesVersion) -> Self {
-        let commits = Arc::new(LastCommits::new(&policy::WATCHED));
+        let commits = Arc::new(LastCommits::new(&WATCHED));
         Self { mode, chain, kubernetes, commits, ..Self::default() }
     }
 
@@ -251,6 +281,11 @@ impl Authorizer {
     /// Reports whether the chain has webhooks. If so, a user's rules don't include all of their permissions.
     pub(crate) fn has_webhooks(&self) -> bool {
         self.chain.as_ref().is_some_and(AuthorizerChain::has_webhooks)
+    }
+
+    /// Reports whether the node authorizer decides about the user, in addition to their rules.
+    pub(crate) fn is_node(&self, user: &User) -> bool {
+        node_name(user).is_some() && self.chain.as_ref().is_some_and(AuthorizerChain::has_node)
     }
 
     /// Reports whether the user may do everything, regardless of roles.
@@ -309,7 +344,10 @@ impl Authorizer {
             match link {
                 Link::AlwaysAllow => return Ok(Decision::Unrestricted),
                 Link::AlwaysDeny => add("Everything is forbidden.".to_owned()),
-                Link::Node => {}
+                Link::Node => match self.decide_by_node(storage, user, attempt).await? {
+                    NodeDecision::Allowed => return Ok(Decision::Granted(String::new())),
+                    NodeDecision::None(why) => add(why),
+                },
                 Link::Rbac => match self.decide_by_roles(storage, user, attempt).await? {
                     Decision::Refused(why) => add(why),
                     decided => return Ok(decided),
@@ -335,6 +373,48 @@ impl Authorizer {
             [problem] => Decision::Failed { denied: false, reason, problem: problem.clone() },
             several => Decision::Failed { denied: false, reason, problem: format!("[{}]", several.join(", ")) },
         })
+    }
+
+    /// Decides about the request of a node.
+    async fn decide_by_node(
+        &self,
+        storage: &dyn Storage,
+        user: &User,
+        attempt: &AccessAttributes<'_>,
+    ) -> Result<NodeDecision, Status> {
+        let name = match node_name(user) {
+            None => return Ok(NodeDecision::None(String::new())),
+            Some("") => return Ok(NodeDecision::None(format!("unknown node for user {}", go_quote(&user.name)))),
+            Some(name) => name,
+        };
+        let rules = self.node_rules.get_or_init(|| node::rules(self.kubernetes));
+        let vertex = match node::judge(name, attempt, rules, self.kubernetes) {
+            Verdict::Allowed => return Ok(NodeDecision::Allowed),
+            Verdict::NoOpinion(why) => return Ok(NodeDecision::None(why)),
+            Verdict::IfRelated(vertex) => vertex,
+        };
+        let decided = self.with_graph(storage, |graph| graph.decide(name, vertex)).await?;
+        Ok(decided.map_or_else(NodeDecision::None, |()| NodeDecision::Allowed))
+    }
+
+    /// Evaluates a question with the current graph.
+    async fn with_graph<T>(&self, storage: &dyn Storage, evaluate: impl Fn(&Graph) -> T) -> Result<T, Status> {
+        let first = policy::WATCHED.len();
+        for _ in 0..DELIVERY_CHECKS {
+            match self.graph.lock().as_mut().map(|follower| follower.current(&self.commits, first)) {
+                Some(CurrentGraph::Graph(graph)) => return Ok(evaluate(graph)),
+                Some(CurrentGraph::Behind(_)) => {}
+                Some(CurrentGraph::Ended) | None => break,
+            }
+            tokio::time::sleep(DELIVERY_PAUSE).await;
+        }
+        let mut follower = GraphFollower::start(storage).await.map_err(Status::internal)?;
+        let answer = match follower.current(&self.commits, first) {
+            CurrentGraph::Graph(graph) | CurrentGraph::Behind(graph) => Some(evaluate(graph)),
+            CurrentGraph::Ended => None,
+        };
+        *self.graph.lock() = Some(follower);
+        answer.ok_or_else(|| Status::internal("the watch of the pods in storage has ended"))
     }
 
     /// Returns an error in kube-apiserver's words unless the user may perform the request.

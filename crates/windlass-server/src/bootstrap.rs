@@ -17,7 +17,7 @@ use windlass_api::{Clock, Entropy, Status, format_time};
 use crate::{
     admission::{self, AdmissionConfiguration, PodAccounts},
     apiextensions,
-    authz::Authorizer,
+    authz::{self, Authorizer, default_roles},
     kinds::{
         self, KindOptions, SYSTEM_CLASSES,
         core::service::{AddressAllocator, ServiceCidr, start_repair},
@@ -34,15 +34,17 @@ mod endpoints;
 mod extensions;
 mod identity_lease;
 mod presence;
-mod roles;
 
 use self::endpoints::Endpoint;
-pub(crate) use self::{authentication::publish_client_ca, presence::Presence};
+pub(crate) use self::{
+    authentication::{Authorities, publish_authorities},
+    presence::Presence,
+};
 
 /// The groups whose first request creates the objects of [`ensure_deferred`]. A webhook must not be able to reject these
 /// objects, so the group of webhook configurations is one of them.
 const DEFERRED_GROUPS: [&str; 4] =
-    ["admissionregistration.k8s.io", "apiregistration.k8s.io", "flowcontrol.apiserver.k8s.io", roles::GROUP];
+    ["admissionregistration.k8s.io", "apiregistration.k8s.io", "flowcontrol.apiserver.k8s.io", authz::GROUP];
 
 /// The attempts to create the service `kubernetes`, and the pause between them, if another server creates it, too.
 const OWN_SERVICE_ATTEMPTS: usize = 50;
@@ -180,8 +182,8 @@ pub(crate) fn is_deferred(group: &str) -> bool {
 
 /// Creates missing roles, flow control objects and API services.
 pub(crate) async fn ensure_deferred(registry: &Registry) -> Result<(), Status> {
-    for role in roles::recorded(registry.resources().kubernetes()) {
-        ensure(registry, roles::GROUP, role.plural, role.namespace, role.object).await?;
+    for role in default_roles::recorded(registry.resources().kubernetes()) {
+        ensure(registry, authz::GROUP, role.plural, role.namespace, role.object).await?;
     }
     extensions::ensure_all(registry).await
 }

@@ -25,7 +25,7 @@ use windlass_api::Status;
 use crate::{
     aggregation::{self, Forwarded, RemoteService},
     audit::{self, AuditContext, AuditedFailure, AuditedRequest, RequestAudit},
-    authn,
+    authn::{self, Authenticated, Credentials},
     authz::AccessAttributes,
     bootstrap,
     codec::go_quote,
@@ -250,7 +250,7 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
             let checked = pin!(check(&server, &origin.trust, &exchange));
             until(exchange.deadline, checked).await
         };
-        let caller = match checked {
+        let Authenticated { user: caller, annotations } = match checked {
             Ok(caller) => caller,
             Err(failure) => {
                 audit::failed(server.audit(), &audited, &exchange.audited_failure(&failure, encoding, &origin.trust))
@@ -261,6 +261,7 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
         let begun = RequestAudit::begin(server.audit(), &audited, &caller).await;
         audit = begun.map_err(|_| exchange.internal("failed to store audit event"))?;
         exchange.audit = audit.context().clone();
+        annotations.into_iter().for_each(|(key, value)| exchange.audit.annotate(key, value));
         exchange.user = {
             let authorized = pin!(authorize(&server, caller, &exchange));
             until(exchange.deadline, authorized).await?
@@ -316,13 +317,13 @@ async fn until<T>(
 }
 
 /// Checks the timeout of a request, and returns the user who sends it.
-async fn check(server: &State, trust: &Trust, exchange: &Exchange) -> Result<Arc<User>, Failure> {
+async fn check(server: &State, trust: &Trust, exchange: &Exchange) -> Result<Authenticated, Failure> {
     exchange.time_limit(server)?;
     match trust {
-        Trust::InProcess(user) => Ok(user.clone()),
+        Trust::InProcess(user) => Ok(user.clone().into()),
         Trust::Socket(certificate) => {
-            let authenticator = server.authenticator();
-            let user = authenticator.authenticate(server, certificate, &exchange.headers, &exchange.warnings).await;
+            let credentials = Credentials { certificate, headers: &exchange.headers, path: &exchange.info.path };
+            let user = server.authenticator().authenticate(server, credentials, &exchange.warnings).await;
             user.map_err(Failure::Unauthorized)
         }
     }

@@ -113,8 +113,14 @@ pub use self::{
         AuditBatchOptions, AuditConfiguration, AuditError, AuditFormat, AuditLogOptions, AuditMode, AuditPolicy,
         AuditPolicyError, AuditTruncateOptions, AuditWebhook, AuditWebhookOptions,
     },
-    authn::{Anonymous, KeyError, TokenIssuer},
-    authz::{AccessReviewer, Authorization, AuthorizationConfiguration, AuthorizerChain, ConfigurationError},
+    authn::{
+        Anonymous, AuthenticationConfiguration, AuthenticationConfigurationError, FrontProxy, KeyError, OidcOptions,
+        TokenIssuer, TokenReviewError, TokenReviewVersion, TokenReviewer, TokenWebhook, parse_token_file,
+    },
+    authz::{
+        AccessReviewer, Authorization, AuthorizationConfiguration, AuthorizationWebhookOptions, AuthorizerChain,
+        ConfigurationError,
+    },
     budget::Limits,
     encoded::{DamagedBody, is_body},
     http::Body,

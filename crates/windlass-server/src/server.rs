@@ -26,9 +26,12 @@ use crate::{
     admission::{AdmissionConfiguration, PodAccounts},
     aggregation::{Aggregation, ProxyIdentity},
     audit::AuditConfiguration,
-    authn::{Anonymous, Authenticator, TokenIssuer, Tokens},
+    authn::{
+        Anonymous, AuthenticationConfiguration, AuthenticationConfigurationError, AuthenticationOptions, Authenticator,
+        FrontProxy, TokenIssuer, TokenWebhook, Tokens,
+    },
     authz::{Authorization, Authorizer, AuthorizerChain},
-    bootstrap::RegistryOptions,
+    bootstrap::{Authorities, RegistryOptions},
     budget::{Budget, Limits},
     descriptions::Descriptions,
     http::{Body, Origin, RequestBody, Trust, handle},
@@ -72,7 +75,7 @@ pub struct ServerBuilder {
     authorizers: Option<AuthorizerChain>,
     address: SocketAddr,
     limits: Limits,
-    anonymous: Anonymous,
+    authentication: AuthenticationOptions,
     descriptions: Descriptions,
     added_check: Option<AddedCheck>,
     request_timeout: Duration,
@@ -202,7 +205,33 @@ impl ServerBuilder {
 
     /// Sets the handling of requests without credentials over sockets. By default their user is `system:anonymous`.
     pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
-        self.anonymous = anonymous;
+        self.authentication.anonymous = anonymous;
+        self
+    }
+
+    /// Asks a webhook about bearer tokens that no other authenticator knows.
+    pub fn token_webhook(mut self, webhook: TokenWebhook) -> Self {
+        self.authentication.webhook = Some(webhook);
+        self
+    }
+
+    /// Accepts bootstrap tokens: secrets of type `bootstrap.kubernetes.io/token` in `kube-system`. By default they are not
+    /// accepted.
+    pub const fn bootstrap_tokens(mut self, accepted: bool) -> Self {
+        self.authentication.bootstrap_tokens = accepted;
+        self
+    }
+
+    /// Sets whether the tokens in secrets are only valid while the secret and its service account exist. Defaults to true.
+    pub const fn service_account_lookup(mut self, lookup: bool) -> Self {
+        self.authentication.skips_lookup = !lookup;
+        self
+    }
+
+    /// Accepts front proxies that name users in headers. Their CA is that of
+    /// [`TlsIdentity::with_front_proxy_ca`](crate::TlsIdentity::with_front_proxy_ca).
+    pub fn front_proxy(mut self, proxy: FrontProxy) -> Self {
+        self.authentication.front_proxy = Some(proxy);
         self
     }
 
@@ -275,7 +304,7 @@ impl ServerBuilder {
             clock: self.clock,
             entropy,
             audit,
-            authenticator: Authenticator::new(self.token, self.tokens, self.issuer, self.anonymous),
+            authenticator: Authenticator::new(self.token, self.tokens, self.issuer, self.authentication),
             authorizer: Arc::new(Authorizer::new(self.authorization, self.authorizers, self.choices.kubernetes)),
             storage: self.storage.unwrap_or_else(|| Arc::new(MemoryStorage::default())),
             choices: self.choices,
@@ -289,7 +318,7 @@ impl ServerBuilder {
             added_check: self.added_check,
             address: Mutex::new(SocketAddr::new(address, self.address.port())),
             budget: Budget::new(self.limits),
-            client_ca: Mutex::default(),
+            authorities: Mutex::default(),
             aggregation: Arc::new(Aggregation::new(self.proxy_identity)),
         }))
     }
@@ -312,7 +341,7 @@ impl Server {
             authorizers: None,
             address: SocketAddr::from(([127, 0, 0, 1], 443)),
             limits: Limits::default(),
-            anonymous: Anonymous::default(),
+            authentication: AuthenticationOptions::default(),
             descriptions: Descriptions::default(),
             added_check: None,
             request_timeout: REQUEST_TIMEOUT,
@@ -332,6 +361,36 @@ impl Server {
         self.0.authenticator.tokens().add(token, user);
     }
 
+    /// Sets the issuers of JSON web tokens and the handling of anonymous requests. Takes effect immediately. A later call
+    /// replaces the issuers.
+    ///
+    /// # Errors
+    /// Returns an error if the configuration is invalid, also in combination with the issuers of service account tokens, or
+    /// if a later one changes the handling of anonymous requests. The previous configuration is then still used.
+    pub fn configure_authentication(
+        &self,
+        configuration: &AuthenticationConfiguration,
+    ) -> Result<(), AuthenticationConfigurationError> {
+        self.0.authenticator.configure(configuration)
+    }
+
+    /// Publishes a client CA in the ConfigMap `extension-apiserver-authentication`. [`Self::serve`] does so with those of its
+    /// identity.
+    pub async fn publish_client_ca(&self, pem: &str) {
+        self.0.publish_authorities(Authorities { clients: Some(pem.into()), front_proxies: None }).await;
+    }
+
+    /// Issues a legacy token of a service account, for a secret of type `kubernetes.io/service-account-token`.
+    pub fn issue_legacy_token(
+        &self,
+        namespace: &str,
+        account: &str,
+        uid: &str,
+        secret: &str,
+    ) -> Result<String, Status> {
+        self.0.authenticator.issuer().issue_legacy(namespace, account, uid, secret)
+    }
+
     /// Creates the bootstrap objects, unless a request already did.
     pub async fn start(&self) -> Result<(), Status> {
         self.0.ensure_deferred().await
@@ -348,9 +407,10 @@ impl Server {
         tls: TlsIdentity,
         shutdown: impl Future<Output = ()> + Send,
     ) -> io::Result<()> {
-        if let Some(pem) = tls.client_ca() {
-            self.0.publish_client_ca(pem).await;
-        }
+        let authorities =
+            Authorities { clients: tls.client_ca().cloned(), front_proxies: tls.front_proxy_ca().cloned() };
+        self.0.publish_authorities(authorities).await;
+        self.0.authenticator.prefetch();
         listener::serve(self, listener, Some(tls), shutdown).await
     }
 

@@ -12,7 +12,7 @@ use crate::{
     audit::Audit,
     authn::{Authenticator, Host},
     authz::{AccessAttributes, Authorizer, Decision, RoleName, Rule},
-    bootstrap::{self, Announced, Presence, RegistryOptions},
+    bootstrap::{self, Announced, Authorities, Presence, RegistryOptions},
     budget::Budget,
     descriptions::Descriptions,
     identity::User,
@@ -49,8 +49,8 @@ pub(crate) struct State {
     pub(crate) address: Mutex<SocketAddr>,
     /// The memory held by clients on sockets.
     pub(crate) budget: Arc<Budget>,
-    /// The client CA in PEM, once the server serves with one.
-    pub(crate) client_ca: Mutex<Option<Arc<str>>>,
+    /// The CAs of clients, once the server serves with them.
+    pub(crate) authorities: Mutex<Authorities>,
     /// The API servers that extend this one.
     pub(crate) aggregation: Arc<Aggregation>,
 }
@@ -93,10 +93,8 @@ impl State {
                 bootstrap::start(storage, clock, entropy, self.choices.clone(), authorizer, own).await?;
             *self.presence.lock() = presence;
             registry.keep_task(aggregation::start(&registry, &self.aggregation).await?);
-            let client_ca = self.client_ca.lock().clone();
-            if let Some(pem) = client_ca {
-                bootstrap::publish_client_ca(&registry, &pem).await?;
-            }
+            let authorities = self.authorities.lock().clone();
+            bootstrap::publish_authorities(&registry, &authorities, self.authenticator.front_proxy()).await?;
             Ok(registry)
         };
         self.registry.get_or_try_init(start).await
@@ -193,13 +191,18 @@ impl State {
         &self.budget
     }
 
-    /// Publishes the client CA now if the server has started, or else when it starts.
-    pub(crate) async fn publish_client_ca(&self, pem: &Arc<str>) {
-        *self.client_ca.lock() = Some(Arc::clone(pem));
+    /// Publishes the CAs of clients now if the server has started, or else when it starts.
+    pub(crate) async fn publish_authorities(&self, authorities: Authorities) {
+        let merged = {
+            let mut known = self.authorities.lock();
+            known.update(authorities);
+            known.clone()
+        };
         if let Some(registry) = self.registry.get()
-            && let Err(error) = bootstrap::publish_client_ca(registry, pem).await
+            && let Err(error) =
+                bootstrap::publish_authorities(registry, &merged, self.authenticator.front_proxy()).await
         {
-            tracing::warn!(%error, "cannot publish the client CA in kube-system");
+            tracing::warn!(%error, "cannot publish the CAs of clients in kube-system");
         }
     }
 

@@ -47,6 +47,10 @@ pub struct TlsIdentity {
     clients: Option<Arc<ClientAuthority>>,
     /// The same CA in PEM.
     client_ca: Option<Arc<str>>,
+    /// The CA for the certificates of front proxies, if configured.
+    proxies: Option<Arc<ClientAuthority>>,
+    /// The same CA in PEM.
+    front_proxy_ca: Option<Arc<str>>,
     policy: Policy,
 }
 
@@ -93,6 +97,9 @@ pub enum TlsError {
         #[source]
         source: rustls::pki_types::pem::Error,
     },
+    /// The identity has no client CA that could be replaced.
+    #[error("there is no client CA to replace")]
+    NoClientCa,
     /// The client CA cannot be used.
     #[error("cannot use the client CA")]
     Clients(#[from] rustls::server::VerifierBuilderError),
@@ -153,6 +160,23 @@ impl TlsIdentity {
         self.rebuilt()
     }
 
+    /// Replaces the CAs for client certificates, of all clones of the identity and of existing connections.
+    ///
+    /// # Errors
+    /// Returns an error if the identity has no client CA, or the CAs cannot be used. Then the previous ones remain.
+    pub fn replace_client_ca(&self, pem: &str) -> Result<(), TlsError> {
+        let clients = self.clients.as_ref().ok_or(TlsError::NoClientCa)?;
+        clients.replace(pem)
+    }
+
+    /// Accepts the certificates of front proxies signed by these CAs, in PEM. A server with the settings of
+    /// [`FrontProxy`](crate::FrontProxy) lets such proxies name the user of a request in headers.
+    pub fn with_front_proxy_ca(mut self, pem: &str) -> Result<Self, TlsError> {
+        self.proxies = Some(Arc::new(ClientAuthority::from_pem(pem)?));
+        self.front_proxy_ca = Some(pem.into());
+        self.rebuilt()
+    }
+
     /// Sets the minimum version of TLS. Defaults to TLS 1.2.
     pub fn with_min_version(mut self, oldest: TlsVersion) -> Result<Self, TlsError> {
         self.policy.oldest = oldest;
@@ -175,7 +199,8 @@ impl TlsIdentity {
     /// Rebuilds the configuration with the current policy and client CA.
     fn rebuilt(self) -> Result<Self, TlsError> {
         let builder = server_config(&self.policy)?;
-        let builder = match &self.clients {
+        // Both authorities accept any certificate in the handshake.
+        let builder = match self.clients.as_ref().or(self.proxies.as_ref()) {
             Some(clients) => builder.with_client_cert_verifier(clients.clone()),
             None => builder.with_no_client_auth(),
         };
@@ -186,10 +211,28 @@ impl TlsIdentity {
 
     /// Verifies a client's certificate chain, leaf first.
     pub(crate) fn client(&self, shown: Option<&[CertificateDer<'_>]>, now: Timestamp) -> ClientCertificate {
-        match (&self.clients, shown) {
-            (Some(clients), Some(chain)) => clients.identify(chain, now),
-            _ => ClientCertificate::Nothing,
+        let Some(chain) = shown else { return ClientCertificate::Nothing };
+        let user = self.clients.as_ref().map(|clients| clients.identify(chain, now));
+        let proxy = self.proxies.as_ref().map(|proxies| proxies.common_name(chain, now));
+        match (proxy, user) {
+            (Some(Some(name)), user) => {
+                let otherwise = Box::new(user.unwrap_or(ClientCertificate::Nothing));
+                ClientCertificate::Proxy { name, otherwise }
+            }
+            (Some(None), None | Some(ClientCertificate::Nothing)) => ClientCertificate::Unknown,
+            (_, Some(user)) => user,
+            (None, None) => ClientCertificate::Nothing,
         }
+    }
+
+    /// Returns a number that changes when the client CA is replaced.
+    pub(crate) fn generation(&self) -> u64 {
+        self.clients.as_ref().map_or(0, |clients| clients.generation())
+    }
+
+    /// Returns the CA of front proxies in PEM.
+    pub(crate) fn front_proxy_ca(&self) -> Option<&Arc<str>> {
+        self.front_proxy_ca.as_ref()
     }
 
     /// Returns the client CA in PEM.
@@ -234,7 +277,15 @@ impl TlsIdentity {
     fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>, ca: &str) -> Result<Self, TlsError> {
         let mut config = server_config(&Policy::default())?.with_no_client_auth().with_single_cert(chain, key)?;
         config.ignore_client_order = true;
-        Ok(Self { config: Arc::new(config), ca: ca.into(), clients: None, client_ca: None, policy: Policy::default() })
+        Ok(Self {
+            config: Arc::new(config),
+            ca: ca.into(),
+            clients: None,
+            client_ca: None,
+            proxies: None,
+            front_proxy_ca: None,
+            policy: Policy::default(),
+        })
     }
 }
 

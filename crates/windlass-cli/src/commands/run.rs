@@ -36,6 +36,7 @@ pub(super) use self::cargo::build_manifests;
 use self::{lock::Lock, session::Session};
 use super::announce;
 use crate::{
+    access::Access,
     control_plane::{Bound, Settings, warn_if_replaced},
     data_directory::{self, Data},
     storage::Place,
@@ -89,7 +90,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         nodes: NODES,
         controllers,
         console: None,
-        authorizers: None,
+        access: Access::default(),
         admission: AdmissionConfiguration::default(),
         audit: None,
         tokens: TokenKeys::default(),
@@ -108,7 +109,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     }
     let kubeconfig = write_kubeconfig(&bound, &path, is_ours)?;
     announce(&format!("API server: {}\nexport KUBECONFIG={}\n", bound.url(), kubeconfig.display()));
-    let mut plane = bound.start();
+    let mut plane = bound.start()?;
     let mut session = Session::new(location, plane.client(), kubeconfig.clone(), &options.arguments)?;
     let outcome = tokio::select! {
         () = shutdown::signal() => Ok(()),

@@ -15,9 +15,9 @@ use windlass_server::KubernetesVersion;
 
 use super::announce;
 use crate::{
+    access::AccessFlags,
     admission,
     audit::AuditFlags,
-    authorization,
     control_plane::{Bound, Settings, warn_if_replaced},
     data_directory::Data,
     encryption::Encryption,
@@ -55,6 +55,11 @@ pub(crate) struct Options {
     /// kube-apiserver
     #[arg(long, value_name = "FILE")]
     admission_control_config_file: Option<PathBuf>,
+    /// Admission plugins to enable in addition to the default ones, separated by commas: NodeRestriction
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = plugin)]
+    enable_admission_plugins: Vec<String>,
+    #[command(flatten)]
+    access: Box<AccessFlags>,
     #[command(flatten)]
     audit: Box<AuditFlags>,
     #[command(flatten)]
@@ -127,6 +132,9 @@ impl StorageOptions {
 /// The hint if the address is in use.
 const HINT: &str = "set another address with --bind ADDR:PORT, or use --bind 127.0.0.1:0 for a free port";
 
+/// The admission plugin that can be enabled.
+const NODE_RESTRICTION: &str = "NodeRestriction";
+
 /// More nodes than the largest cluster that Kubernetes supports.
 const MOST_NODES: usize = 10_000;
 
@@ -154,6 +162,14 @@ fn console(text: &str) -> Result<SocketAddr, String> {
     port.parse().map_or_else(|_| address(text), |port: u16| Ok((Ipv4Addr::LOCALHOST, port).into()))
 }
 
+/// Checks the name of an admission plugin. Those that are on by default can be named, too.
+fn plugin(text: &str) -> Result<String, String> {
+    if text == NODE_RESTRICTION || crate::stand_in::is_default_plugin(text) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("the plugin is unknown, or cannot be enabled: expected {NODE_RESTRICTION}"))
+}
+
 fn nodes(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(nodes) if nodes <= MOST_NODES => Ok(nodes),
@@ -170,9 +186,12 @@ fn controllers() -> String {
 }
 
 pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
-    let authorizers = options.authorization_config.as_deref().map(authorization::read).transpose();
-    let authorizers = authorizers.map_err(|error| -> Box<dyn Error> { error })?;
+    let access = options.access.load(options.authorization_config.as_deref(), &options.tokens.issuers())?;
     let admission = options.admission_control_config_file.as_deref().map(admission::read).transpose()?;
+    let mut admission = admission.unwrap_or_default();
+    if options.enable_admission_plugins.iter().any(|plugin| plugin == NODE_RESTRICTION) {
+        admission = admission.with_node_restriction();
+    }
     let Options {
         bind,
         advertise_address,
@@ -194,8 +213,8 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         nodes,
         controllers,
         console,
-        authorizers,
-        admission: admission.unwrap_or_default(),
+        access,
+        admission,
         audit: audit.build()?,
         tokens,
         limits,
@@ -209,7 +228,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     // starts.
     let kubeconfig = bound.write_kubeconfig(&kubeconfig)?;
     let shown = bound.console().map(|url| format!("CONSOLE={url}\n")).unwrap_or_default();
-    let mut plane = bound.start();
+    let mut plane = bound.start()?;
     announce(&format!("ready\nKUBECONFIG={}\n{shown}", kubeconfig.display()));
     tokio::select! {
         () = shutdown::signal() => {}

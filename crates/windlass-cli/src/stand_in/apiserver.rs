@@ -13,18 +13,18 @@ use std::{
 };
 
 use clap::Parser;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, task::JoinSet};
 use windlass_runtime::shutdown;
 use windlass_server::{
-    Anonymous, AuditConfiguration, Authorization, Limits, PodAccounts, Server, ServerBuilder, ServiceCidr, TlsIdentity,
-    TlsVersion, TokenIssuer, User,
+    AdmissionConfiguration, AuditConfiguration, Limits, PodAccounts, Server, ServerBuilder, ServiceCidr, TlsIdentity,
+    TlsVersion, TokenIssuer,
 };
 
 use super::flags::{Flag, Flags, Invocation, help};
 use crate::{
+    access::{self, Access, AccessFlags},
     admission,
     audit::{self, AuditFlags},
-    authorization,
     commands::announce,
     descriptions,
     time_limits::{TimeLimits, positive},
@@ -88,20 +88,45 @@ const FLAGS: &[Flag] = &[
     },
     Flag { name: "audit-webhook-truncate-max-event-size", takes: "int", about: "Bytes of an event" },
     Flag { name: "audit-webhook-version", takes: "string", about: "audit.k8s.io/v1" },
+    Flag { name: "authentication-config", takes: "path", about: "A file with issuers of tokens" },
+    Flag { name: "authentication-token-webhook-cache-ttl", takes: "duration", about: "How long answers are cached" },
+    Flag { name: "authentication-token-webhook-config-file", takes: "path", about: "The kubeconfig of a webhook" },
+    Flag { name: "authentication-token-webhook-version", takes: "string", about: "v1 or v1beta1" },
     Flag { name: "authorization-config", takes: "path", about: "A file with the authorizers, including webhooks" },
-    Flag { name: "authorization-mode", takes: "modes", about: "RBAC, Node, or AlwaysAllow, which ignores roles" },
+    Flag { name: "authorization-mode", takes: "modes", about: "AlwaysAllow, AlwaysDeny, Node, RBAC or Webhook" },
+    Flag { name: "authorization-webhook-cache-authorized-ttl", takes: "duration", about: "How long grants are cached" },
+    Flag { name: "authorization-webhook-cache-unauthorized-ttl", takes: "duration", about: "How long others are" },
+    Flag { name: "authorization-webhook-config-file", takes: "path", about: "The kubeconfig of a webhook" },
+    Flag { name: "authorization-webhook-version", takes: "string", about: "v1 or v1beta1" },
     Flag { name: "bind-address", takes: "ip", about: "The address to listen on; 127.0.0.1 by default" },
     Flag { name: "cert-dir", takes: "path", about: "The folder of apiserver.crt and apiserver.key, or of a new CA" },
     Flag { name: "client-ca-file", takes: "path", about: "The CAs of client certificates" },
     Flag { name: "disable-admission-plugins", takes: "names", about: "ServiceAccount: pods need no account" },
     Flag { name: "enable-admission-plugins", takes: "names", about: "Plugins that must be enabled" },
+    Flag { name: "enable-bootstrap-token-auth", takes: "", about: "Accept bootstrap tokens" },
     Flag { name: "etcd-servers", takes: "urls", about: "Not used: objects are stored in memory" },
     Flag { name: "event-ttl", takes: "duration", about: "The time after which Events are deleted; 1h by default" },
     Flag { name: "http2-max-streams-per-connection", takes: "int", about: "Streams of one HTTP/2 connection" },
+    Flag { name: "oidc-ca-file", takes: "path", about: "The CAs of the issuer" },
+    Flag { name: "oidc-client-id", takes: "string", about: "The audience of its tokens" },
+    Flag { name: "oidc-groups-claim", takes: "string", about: "The claim with the groups" },
+    Flag { name: "oidc-groups-prefix", takes: "string", about: "The prefix of groups" },
+    Flag { name: "oidc-issuer-url", takes: "url", about: "An issuer of tokens" },
+    Flag { name: "oidc-required-claim", takes: "key=value", about: "A claim that tokens must have" },
+    Flag { name: "oidc-signing-algs", takes: "strings", about: "The accepted algorithms" },
+    Flag { name: "oidc-username-claim", takes: "string", about: "The claim with the user name" },
+    Flag { name: "oidc-username-prefix", takes: "string", about: "The prefix of user names" },
     Flag { name: "request-timeout", takes: "duration", about: "The maximum time for a request; 1m by default" },
+    Flag { name: "requestheader-allowed-names", takes: "strings", about: "The names of front proxies" },
+    Flag { name: "requestheader-client-ca-file", takes: "path", about: "The CAs of front proxies" },
+    Flag { name: "requestheader-extra-headers-prefix", takes: "strings", about: "Prefixes of headers" },
+    Flag { name: "requestheader-group-headers", takes: "strings", about: "Headers with groups" },
+    Flag { name: "requestheader-uid-headers", takes: "strings", about: "Headers with the UID" },
+    Flag { name: "requestheader-username-headers", takes: "strings", about: "Headers with the user name" },
     Flag { name: "secure-port", takes: "port", about: "The port to listen on" },
     Flag { name: "service-account-issuer", takes: "url", about: "The issuer of tokens" },
     Flag { name: "service-account-key-file", takes: "path", about: "Further keys that verify tokens" },
+    Flag { name: "service-account-lookup", takes: "", about: "Tokens in secrets need their secret; true by default" },
     Flag { name: "service-account-signing-key-file", takes: "path", about: "The key that signs tokens: RSA or ECDSA" },
     Flag { name: "service-cluster-ip-range", takes: "cidr", about: "The addresses of services" },
     Flag { name: "tls-cert-file", takes: "path", about: "The serving certificate" },
@@ -131,7 +156,11 @@ pub(super) async fn run(arguments: impl Iterator<Item = String>) -> Result<(), B
     let tls = identity(&flags)?;
     let program = env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
     let kubernetes = super::version(program.parent().unwrap_or(Path::new(".")))?;
-    let server = server(&flags, bind)?.kubernetes(kubernetes).build();
+    let mut access = access(&flags)?;
+    let tls = access.identity(tls)?;
+    let server = access.apply(server(&flags, bind)?).kubernetes(kubernetes).build();
+    let mut tasks = JoinSet::new();
+    access.start(&server, &tls, &mut tasks)?;
     let listener = TcpListener::bind(bind).await.map_err(|error| format!("listening on {bind}: {error}"))?;
     tracing::info!(address = %bind, version = %kubernetes, "serving");
     Ok(server.serve(listener, tls, shutdown::signal()).await?)
@@ -152,21 +181,16 @@ fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Erro
     if !flags.list("disable-admission-plugins").any(|plugin| plugin == "ServiceAccount") {
         builder = builder.pod_accounts(PodAccounts::Required);
     }
+    let mut configuration = AdmissionConfiguration::default();
     if let Some(path) = flags.get("admission-control-config-file") {
-        builder = builder.admission(admission::read(Path::new(path))?);
+        configuration = admission::read(Path::new(path))?;
     }
-    builder = builder.authorization(modes(flags)?);
-    if let Some(path) = flags.get("authorization-config") {
-        if flags.get("authorization-mode").is_some() {
-            return Err("--authorization-config cannot be given together with --authorization-mode".into());
-        }
-        builder = builder.authorizers(authorization::read(Path::new(path))?);
+    if flags.list("enable-admission-plugins").any(|plugin| plugin == support::NODE_RESTRICTION) {
+        configuration = configuration.with_node_restriction();
     }
+    builder = builder.admission(configuration);
     if let Some(audit) = audit(flags)? {
         builder = builder.audit(audit);
-    }
-    if flags.parse::<bool>("anonymous-auth")? == Some(false) {
-        builder = builder.anonymous(Anonymous::Refused);
     }
     if let Some(streams) = flags.parse::<u32>("http2-max-streams-per-connection")?.filter(|streams| *streams > 0) {
         builder = builder.limits(Limits { streams, ..Limits::default() });
@@ -182,12 +206,6 @@ fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Erro
         issuer = issuer.verifying_with(&read(path)?).map_err(|error| format!("{path}: {error}"))?;
     }
     builder = builder.token_issuer(issuer);
-    if let Some(path) = flags.get("token-auth-file") {
-        for (number, line) in read(path)?.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let (token, user) = token(line).ok_or_else(|| format!("{path}:{}: no token,user,uid", number + 1))?;
-            builder = builder.user_token(token, user);
-        }
-    }
     Ok(builder)
 }
 
@@ -217,25 +235,44 @@ fn allows_unsupported(flags: &Flags) -> Result<bool, Box<dyn Error>> {
     Ok(flags.parse(support::ALLOW)?.unwrap_or(variable))
 }
 
-/// Returns the authorization modes. A request is allowed if one of them allows it. `Node` adds nothing to the RBAC
-/// roles of nodes here.
-fn modes(flags: &Flags) -> Result<Authorization, Box<dyn Error>> {
-    let mut authorization = Authorization::default();
-    for mode in flags.list("authorization-mode") {
-        match mode {
-            "RBAC" | "Node" => {}
-            "AlwaysAllow" => authorization = Authorization::AlwaysAllow,
-            "ABAC" | "AlwaysDeny" | "Webhook" if allows_unsupported(flags)? => {
-                tracing::warn!("unsupported flag --authorization-mode={mode}");
-            }
-            "ABAC" | "AlwaysDeny" | "Webhook" => {
-                let supported = "supported are RBAC, Node and AlwaysAllow";
-                return Err(format!("unsupported flag --authorization-mode={mode}: {supported}").into());
-            }
-            _ => return Err(format!("--authorization-mode: {mode:?} is not a valid mode").into()),
-        }
+/// The flags of authentication and authorization, which are those of `windlass up`.
+#[derive(Parser)]
+struct AccessCommand {
+    #[command(flatten)]
+    flags: AccessFlags,
+}
+
+/// The flags that can be repeated.
+const REPEATED: [&str; 8] = [
+    "authorization-mode",
+    "oidc-required-claim",
+    "oidc-signing-algs",
+    "requestheader-allowed-names",
+    "requestheader-extra-headers-prefix",
+    "requestheader-group-headers",
+    "requestheader-uid-headers",
+    "requestheader-username-headers",
+];
+
+fn access(flags: &Flags) -> Result<Access, Box<dyn Error>> {
+    let of_access = flags.iter().filter(|(name, value)| access::NAMES.contains(name) && !value.is_empty());
+    let (repeated, single): (Vec<_>, Vec<_>) = of_access.partition(|(name, _)| REPEATED.contains(name));
+    // As in kube-apiserver, the last one of other flags is used.
+    let latest: BTreeMap<_, _> = single.into_iter().collect();
+    let mut arguments = vec!["kube-apiserver".to_owned()];
+    arguments.extend(latest.into_iter().chain(repeated).map(|(name, value)| format!("--{name}={value}")));
+    if flags.list("authorization-mode").next().is_none() && flags.get("authorization-config").is_none() {
+        // Test environments set a mode. Without one, kube-apiserver allows everything, and this server uses roles.
+        arguments.push("--authorization-mode=RBAC".to_owned());
     }
-    Ok(authorization)
+    let parsed = AccessCommand::try_parse_from(arguments)?;
+    let issuers: Vec<String> = flags.list("service-account-issuer").map(str::to_owned).collect();
+    parsed.flags.load(flags.get("authorization-config").map(Path::new), &issuers)
+}
+
+/// Reports whether the admission plugin is always on.
+pub(super) fn is_default_plugin(name: &str) -> bool {
+    support::ALWAYS_ON.contains(&name)
 }
 
 /// Returns the server's certificate and the CA of client certificates.
@@ -248,10 +285,6 @@ fn identity(flags: &Flags) -> Result<TlsIdentity, Box<dyn Error>> {
         TlsIdentity::from_pem(&chain, &read(&key)?, &chain)?
     } else {
         TlsIdentity::persisted(directory, flags.get("advertise-address").or(flags.get("bind-address")))?
-    };
-    let identity = match flags.get("client-ca-file") {
-        Some(path) => identity.with_client_ca(&read(path)?).map_err(|error| format!("{path}: {error}"))?,
-        None => identity,
     };
     restricted(identity, flags)
 }
@@ -274,17 +307,6 @@ fn restricted(mut identity: TlsIdentity, flags: &Flags) -> Result<TlsIdentity, B
     Ok(identity)
 }
 
-/// Parses a line of a token file.
-fn token(line: &str) -> Option<(&str, User)> {
-    let mut columns = line.splitn(4, ',').map(|column| column.trim().trim_matches('"'));
-    let (token, name, uid) = (columns.next()?, columns.next()?, columns.next()?);
-    if token.is_empty() || name.is_empty() {
-        return None;
-    }
-    let groups = columns.next().unwrap_or_default().split(',').map(str::trim).filter(|group| !group.is_empty());
-    Some((token, User::new(name).with_uid(uid).in_groups(groups)))
-}
-
 fn read(path: impl AsRef<Path>) -> Result<String, String> {
     let path = path.as_ref();
     fs::read_to_string(path).map_err(|error| format!("reading {}: {error}", path.display()))
@@ -295,20 +317,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_tokens_is_read_line_by_line() {
-        let (secret, user) = token("T,alice,7,\"developers,operators\"").unwrap();
-        assert_eq!((secret, user.name()), ("T", "alice"));
-        assert_eq!(user.groups(), ["developers", "operators", "system:authenticated"]);
-        assert_eq!(token("T,bob,8").unwrap().1.groups(), ["system:authenticated"]);
-        assert!(token("T,,8").is_none() && token("T,carol").is_none());
-    }
-
-    #[test]
     fn invalid_flags_are_named() {
         let bind = SocketAddr::from(([127, 0, 0, 1], 6443));
         let server = |flag: &str| {
             let Invocation::Run(flags) = Flags::read(FLAGS, std::iter::once(flag.to_owned())) else { panic!("{flag}") };
-            server(&flags, bind).map(drop).map_err(|error| error.to_string())
+            let built = server(&flags, bind).and_then(|_| access(&flags));
+            built.map(drop).map_err(|error| error.to_string())
         };
         assert_eq!(server("--service-cluster-ip-range=10.0.0.0/24"), Ok(()));
         for flag in [
@@ -319,8 +333,9 @@ mod tests {
             "--anonymous-auth=maybe",
             "--http2-max-streams-per-connection=-1",
         ] {
-            let name = flag.split('=').next().unwrap();
-            assert!(server(flag).unwrap_err().contains(name), "{flag}");
+            let name = flag.split('=').next().unwrap().trim_start_matches('-');
+            let error = server(flag).unwrap_err();
+            assert!(error.contains(name), "{flag}: {error}");
         }
         let identity = |flag: &str| {
             let Invocation::Run(flags) = Flags::read(FLAGS, std::iter::once(flag.to_owned())) else { panic!("{flag}") };
@@ -337,6 +352,6 @@ mod tests {
         let error = server("--audit-policy-file=/nowhere/policy").unwrap_err();
         assert!(error.starts_with("loading audit policy file: failed to read file path"), "{error}");
         let error = server("--token-auth-file=/nowhere/tokens").unwrap_err();
-        assert!(error.starts_with("reading /nowhere/tokens: "), "{error}");
+        assert!(error.starts_with("cannot read /nowhere/tokens: "), "{error}");
     }
 }

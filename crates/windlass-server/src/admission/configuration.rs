@@ -44,6 +44,7 @@ pub struct AdmissionConfiguration {
     policy: Policy,
     exemptions: Exemptions,
     limited: Vec<LimitedResource>,
+    node_restriction: bool,
 }
 
 /// The error for an unusable configuration.
@@ -138,6 +139,18 @@ struct LimitedFile {
 }
 
 impl AdmissionConfiguration {
+    /// Enables the plugin `NodeRestriction`, as with `--enable-admission-plugins=NodeRestriction`. It limits what nodes can
+    /// write. By default it is disabled, as in kube-apiserver.
+    #[must_use]
+    pub const fn with_node_restriction(mut self) -> Self {
+        self.node_restriction = true;
+        self
+    }
+
+    pub(super) const fn restricts_nodes(&self) -> bool {
+        self.node_restriction
+    }
+
     /// Parses and validates the content of a file, which was YAML or JSON. `read` reads the file of a plugin, whose
     /// path is relative to this file.
     ///

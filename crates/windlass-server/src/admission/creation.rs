@@ -39,7 +39,7 @@ impl Admission for CreateOnUpdate {
                 namespace: &write.namespace,
                 name: &write.context.name,
             };
-            let attempt = AccessAttributes { verb: "create", object };
+            let attempt = AccessAttributes::new("create", object);
             self.0.require(&**registry.storage(), &write.context.user, &attempt).await
         })
     }

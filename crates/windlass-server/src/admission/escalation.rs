@@ -96,7 +96,7 @@ impl NoEscalation {
         let namespace = &write.namespace;
         let object = Object::Resource { group: GROUP, version: "*", resource, subresource: "", namespace, name };
         let decision =
-            self.0.decide(&**registry.storage(), &write.context.user, &AccessAttributes { verb, object }).await?;
+            self.0.decide(&**registry.storage(), &write.context.user, &AccessAttributes::new(verb, object)).await?;
         Ok(decision.is_allowed())
     }
 

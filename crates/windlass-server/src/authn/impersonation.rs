@@ -236,7 +236,7 @@ impl<H: Host> ModeCheck<'_, H> {
                 namespace: "",
                 name,
             };
-            Err(AccessAttributes { verb: &verb, object }.forbidden(self.caller, why))
+            Err(AccessAttributes::new(&verb, object).forbidden(self.caller, why))
         };
         if self.is_constrained() {
             if groups.iter().any(String::is_empty) {
@@ -267,7 +267,7 @@ impl<H: Host> ModeCheck<'_, H> {
                     namespace: "",
                     name: "",
                 };
-                return Err(AccessAttributes { verb: &self.verb(), object }.forbidden(self.caller, &why));
+                return Err(AccessAttributes::new(&self.verb(), object).forbidden(self.caller, &why));
             }
             if extra.values().map(Vec::len).sum::<usize>() >= MANY
                 && self.check_resource(AUTHENTICATION, RESOURCE, "*", "", "*").await.is_ok()
@@ -293,7 +293,7 @@ impl<H: Host> ModeCheck<'_, H> {
     ) -> Result<(), Status> {
         let version = if group.is_empty() { "" } else { "v1" };
         let object = Object::Resource { group, version, resource, subresource, namespace, name };
-        self.check(&AccessAttributes { verb: &self.verb(), object }).await
+        self.check(&AccessAttributes::new(&self.verb(), object)).await
     }
 
     async fn check(&self, attributes: &AccessAttributes<'_>) -> Result<(), Status> {

@@ -19,6 +19,7 @@ use windlass_api::{Meta, Status};
 use super::{
     Identity,
     keys::{Algorithm, PublicKey, SigningKey},
+    legacy_tokens::{self, LegacyClaims},
 };
 use crate::identity::User;
 use crate::{codec::go_quote, object::Tree, registry::Registry, resource::Target, tls::write_secret};
@@ -200,7 +201,6 @@ impl Issuer {
 
     /// Issues a token.
     pub(crate) fn issue(&self, grant: &Grant<'_>, now: Timestamp) -> Result<String, Status> {
-        let key = self.key();
         let now = now.as_second();
         let mut private = json!({"namespace": grant.namespace});
         let mut bound: Vec<&Bound> = grant.bound.iter().collect();
@@ -222,27 +222,50 @@ impl Issuer {
             "nbf": now,
             "sub": format!("{}{}:{}", crate::identity::SERVICE_ACCOUNT, grant.namespace, grant.name),
         });
+        self.sign(&claims)
+    }
+
+    /// Issues a legacy token, for a secret.
+    pub(crate) fn issue_legacy(
+        &self,
+        namespace: &str,
+        account: &str,
+        uid: &str,
+        secret: &str,
+    ) -> Result<String, Status> {
+        self.sign(&legacy_tokens::claims(namespace, account, uid, secret))
+    }
+
+    fn sign(&self, claims: &Value) -> Result<String, Status> {
+        let key = self.key();
         let header = json!({"alg": key.public.algorithm.name(), "kid": key.public.id});
         let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-        let text = format!("{}.{}", encode(&header), encode(&claims));
+        let text = format!("{}.{}", encode(&header), encode(claims));
         let signature = key.sign(text.as_bytes());
         let signature = signature.ok_or_else(|| Status::internal("failed to generate token: no randomness"))?;
         Ok(format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
 
-    /// Verifies a token that this server issued for one of `audiences`. [`Claims::check_time`] and [`check_live`] check
-    /// whether it is still valid.
-    pub(super) fn verify(&self, token: &[u8], audiences: &[String]) -> Result<Claims, TokenError> {
-        let invalid = |why: &str| TokenError::Invalid(why.to_owned());
-        let token = std::str::from_utf8(token).map_err(|_| TokenError::Unknown)?;
-        let (text, signature) = token.rsplit_once('.').ok_or(TokenError::Unknown)?;
-        let (header, payload) = text.split_once('.').ok_or(TokenError::Unknown)?;
-        let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| TokenError::Unknown)?;
-        let claims: Value = serde_json::from_slice(&payload).map_err(|_| TokenError::Unknown)?;
-        let issuer = claims.text(&["iss"]);
-        if !self.audiences.iter().any(|name| name == issuer) {
-            return Err(TokenError::Unknown);
+    /// Verifies a legacy token. Returns `None` for other tokens.
+    pub(super) fn verify_legacy(&self, token: &[u8], audiences: &[String]) -> Result<Option<LegacyClaims>, TokenError> {
+        let Some(token) = std::str::from_utf8(token).ok() else { return Ok(None) };
+        let Some((text, signature)) = token.rsplit_once('.') else { return Ok(None) };
+        let Some((header, payload)) = text.split_once('.') else { return Ok(None) };
+        let claims = URL_SAFE_NO_PAD.decode(payload).ok().and_then(|claims| serde_json::from_slice(&claims).ok());
+        let Some(claims) = claims.filter(|claims: &Value| claims.text(&["iss"]) == legacy_tokens::ISSUER) else {
+            return Ok(None);
+        };
+        self.verify_signature(text, header, signature)?;
+        let shared: Vec<String> =
+            audiences.iter().filter(|audience| self.audiences.contains(audience)).cloned().collect();
+        if shared.is_empty() {
+            return Err(audience_error(&self.audiences, audiences));
         }
+        LegacyClaims::read(&claims, shared).map(Some)
+    }
+
+    /// Returns an error unless one of the keys verifies the signature.
+    fn verify_signature(&self, text: &str, header: &str, signature: &str) -> Result<(), TokenError> {
         let signature = URL_SAFE_NO_PAD.decode(signature).unwrap_or_default();
         let header = URL_SAFE_NO_PAD.decode(header).unwrap_or_default();
         let header: Value = serde_json::from_slice(&header).unwrap_or_default();
@@ -252,19 +275,31 @@ impl Issuer {
         let id = header.text(&["kid"]);
         // A token without the ID of a known key may be signed with any of them.
         let is_known = self.public_keys().any(|key| key.id == id);
-        if !self.public_keys().filter(|key| !is_known || key.id == id).any(|key| verifies(&key)) {
-            return Err(invalid("go-jose/go-jose: error in cryptographic primitive"));
+        if self.public_keys().filter(|key| !is_known || key.id == id).any(|key| verifies(&key)) {
+            return Ok(());
         }
+        Err(TokenError::Invalid("go-jose/go-jose: error in cryptographic primitive".to_owned()))
+    }
+
+    /// Verifies a token that this server issued for one of `audiences`. [`Claims::check_time`] and [`check_live`] check
+    /// whether it is still valid.
+    pub(super) fn verify(&self, token: &[u8], audiences: &[String]) -> Result<Claims, TokenError> {
+        let token = std::str::from_utf8(token).map_err(|_| TokenError::Unknown)?;
+        let (text, signature) = token.rsplit_once('.').ok_or(TokenError::Unknown)?;
+        let (header, payload) = text.split_once('.').ok_or(TokenError::Unknown)?;
+        let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| TokenError::Unknown)?;
+        let claims: Value = serde_json::from_slice(&payload).map_err(|_| TokenError::Unknown)?;
+        let issuer = claims.text(&["iss"]);
+        if !self.audiences.iter().any(|name| name == issuer) {
+            return Err(TokenError::Unknown);
+        }
+        self.verify_signature(text, header, signature)?;
         let token_audiences: Vec<String> =
             claims.items(&["aud"]).iter().filter_map(Value::as_str).map(str::to_owned).collect();
         let shared: Vec<String> =
             audiences.iter().filter(|audience| token_audiences.contains(audience)).cloned().collect();
         if shared.is_empty() {
-            let list = |items: &[String]| items.iter().map(|item| go_quote(item)).collect::<Vec<_>>().join(" ");
-            let (token_audiences, requested) = (list(&token_audiences), list(audiences));
-            return Err(TokenError::Invalid(format!(
-                "token audiences [{token_audiences}] is invalid for the target audiences [{requested}]"
-            )));
+            return Err(audience_error(&token_audiences, audiences));
         }
         let own = &claims["kubernetes.io"];
         let reference = |kind: &'static str| {
@@ -312,6 +347,13 @@ impl Issuer {
         let own = &self.key().public;
         std::iter::once(own).chain(self.verifying.iter().filter(move |key| *key != own))
     }
+}
+
+/// Returns the error of a token for other audiences.
+fn audience_error(audiences: &[String], requested: &[String]) -> TokenError {
+    let list = |items: &[String]| items.iter().map(|item| go_quote(item)).collect::<Vec<_>>().join(" ");
+    let (audiences, requested) = (list(audiences), list(requested));
+    TokenError::Invalid(format!("token audiences [{audiences}] is invalid for the target audiences [{requested}]"))
 }
 
 /// Returns an error unless the token's account and the objects that it is bound to still exist.
@@ -420,7 +462,7 @@ impl Claims {
                 add_extra(&format!("{}-uid", bound.kind), bound.uid.clone());
             }
         }
-        Identity { user: user.into(), audiences: self.audiences.clone() }
+        Identity::new(user, self.audiences.clone())
     }
 }
 

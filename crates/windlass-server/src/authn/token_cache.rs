@@ -1,8 +1,8 @@
-//! A cache of verified service account tokens.
+//! A cache of verified tokens.
 //!
-//! Verifying a signature costs more than most requests do, so results are cached for a short time. Only the signature
-//! is cached. The expiry of the token and the objects it is bound to are checked with each request, so a token becomes
-//! invalid with its account. Rejections are not cached.
+//! Verifying a signature costs more than most requests do, so results are cached for a short time. For service accounts,
+//! only the signature is cached. The expiry of the token and the objects it is bound to are checked with each request, so a
+//! token becomes invalid with its account. Rejections are not cached.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
-use super::{Identity, token::Claims};
+use super::{Identity, legacy_tokens::LegacyClaims, token::Claims};
 
 /// The lifetime of a result: `--token-success-cache-ttl` of kube-apiserver, which caches the result of all checks.
 const CACHE_TTL: SignedDuration = SignedDuration::from_secs(10);
@@ -22,13 +22,24 @@ const CAPACITY: usize = 32 << 10;
 const MAX_AUDIENCES: usize = 16;
 
 /// A hash of the token and the requested audiences. Tokens themselves are not stored.
-type Key = [u8; 32];
+pub(super) type Key = [u8; 32];
 
 /// A token with a valid signature.
 #[derive(Debug)]
 pub(super) struct Verified {
-    pub(super) claims: Claims,
+    pub(super) subject: Subject,
     pub(super) identity: Identity,
+}
+
+/// The part of a token that is checked with each request.
+#[derive(Debug)]
+pub(super) enum Subject {
+    /// A token of a service account.
+    Account(Claims),
+    /// A token in a secret.
+    Legacy(LegacyClaims),
+    /// A token of another issuer. Its result is valid while it is cached, as in kube-apiserver.
+    Foreign,
 }
 
 #[derive(Default)]
@@ -96,7 +107,7 @@ mod tests {
     /// Returns a token for this number of audiences.
     fn verified(audiences: usize) -> Arc<Verified> {
         let claims = Claims::of_account("default", "robot", vec!["us".to_owned(); audiences]);
-        Arc::new(Verified { identity: claims.identity(), claims })
+        Arc::new(Verified { identity: claims.identity(), subject: Subject::Account(claims) })
     }
 
     #[test]

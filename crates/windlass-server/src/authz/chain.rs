@@ -14,7 +14,7 @@ pub struct AuthorizerChain(Arc<[(String, Link)]>);
 #[derive(Debug)]
 pub(crate) enum Link {
     Rbac,
-    /// Has no opinion on any request: a kubelet has the permissions of its roles.
+    /// The node authorizer.
     Node,
     AlwaysAllow,
     AlwaysDeny,
@@ -29,6 +29,10 @@ impl AuthorizerChain {
 
     pub(super) fn links(&self) -> &[(String, Link)] {
         &self.0
+    }
+
+    pub(super) fn has_node(&self) -> bool {
+        self.0.iter().any(|(_, link)| matches!(link, Link::Node))
     }
 
     pub(super) fn has_webhooks(&self) -> bool {

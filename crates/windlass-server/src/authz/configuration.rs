@@ -41,6 +41,28 @@ const DENIED_TTL: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct AuthorizationConfiguration(Vec<Authorizer>);
 
+/// The `--authorization-webhook-*` flags of kube-apiserver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthorizationWebhookOptions {
+    /// The kubeconfig of the webhook.
+    pub kubeconfig: PathBuf,
+    /// The version of the reviews: `v1` or `v1beta1`.
+    pub version: String,
+    /// The time for which `allowed` decisions are cached. Zero disables the cache.
+    pub authorized_ttl: Duration,
+    /// The time for which other decisions are cached. Zero disables the cache.
+    pub unauthorized_ttl: Duration,
+}
+
+impl AuthorizationWebhookOptions {
+    /// Creates options with the defaults of kube-apiserver.
+    #[must_use]
+    pub fn new(kubeconfig: PathBuf) -> Self {
+        let (authorized_ttl, unauthorized_ttl) = (ALLOWED_TTL, DENIED_TTL);
+        Self { kubeconfig, version: "v1beta1".to_owned(), authorized_ttl, unauthorized_ttl }
+    }
+}
+
 /// The error for an unusable configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigurationError {
@@ -201,6 +223,52 @@ impl AuthorizationConfiguration {
         Err(ConfigurationError::Invalid(problems.collect()))
     }
 
+    /// Creates a configuration from the modes of `--authorization-mode`, in order, and the flags of the webhook. `ABAC` is
+    /// not supported.
+    pub fn from_modes<M: AsRef<str>>(
+        modes: &[M],
+        webhook: Option<AuthorizationWebhookOptions>,
+    ) -> Result<Self, ConfigurationError> {
+        let mut problems = Vec::new();
+        let modes: Vec<&str> = modes.iter().map(AsRef::as_ref).collect();
+        if modes.is_empty() {
+            problems.push("at least one authorization-mode must be passed".to_owned());
+        }
+        for (index, mode) in modes.iter().enumerate() {
+            if *mode == "ABAC" {
+                problems.push("authorization-mode \"ABAC\" is not supported; use RBAC or Webhook".to_owned());
+            } else if !TYPES.contains(mode) {
+                problems.push(format!("authorization-mode {mode:?} is not a valid mode"));
+            }
+            if modes[..index].contains(mode) {
+                problems.push(format!("authorization-mode {mode:?} has mode specified more than once"));
+            }
+        }
+        match (&webhook, modes.contains(&"Webhook")) {
+            (None, true) => {
+                problems.push("authorization-mode Webhook's authorization config file not passed".to_owned());
+            }
+            (Some(_), false) => {
+                let why = "cannot specify --authorization-webhook-config-file without mode Webhook";
+                problems.push(why.to_owned());
+            }
+            (Some(options), true) if !matches!(&*options.version, "v1" | "v1beta1") => problems.push(format!(
+                "unsupported webhook authorizer version {:?}, supported versions are \"v1\", \"v1beta1\"",
+                options.version
+            )),
+            _ => {}
+        }
+        if !problems.is_empty() {
+            return Err(ConfigurationError::Invalid(problems));
+        }
+        let authorizers = modes.into_iter().map(|mode| Authorizer {
+            kind: mode.to_owned(),
+            name: if mode == "Webhook" { "default".to_owned() } else { mode.to_lowercase() },
+            webhook: webhook.as_ref().filter(|_| mode == "Webhook").map(Webhook::from_options),
+        });
+        Ok(Self(authorizers.collect()))
+    }
+
     /// Creates the chain of authorizers. `connect` creates the webhook client for a kubeconfig file.
     pub fn connect(
         self,
@@ -227,6 +295,25 @@ impl AuthorizationConfiguration {
 }
 
 impl Webhook {
+    fn from_options(options: &AuthorizationWebhookOptions) -> Self {
+        let seconds = |duration: Duration| Some(format!("{}s", duration.as_secs_f64()));
+        Self {
+            authorized_ttl: seconds(options.authorized_ttl),
+            cache_authorized_requests: Some(!options.authorized_ttl.is_zero()),
+            unauthorized_ttl: seconds(options.unauthorized_ttl),
+            cache_unauthorized_requests: Some(!options.unauthorized_ttl.is_zero()),
+            timeout: seconds(MAX_TIMEOUT),
+            subject_access_review_version: options.version.clone(),
+            match_condition_subject_access_review_version: String::new(),
+            failure_policy: "NoOpinion".to_owned(),
+            connection_info: ConnectionInfo {
+                kind: "KubeConfigFile".to_owned(),
+                kube_config_file: Some(options.kubeconfig.clone()),
+            },
+            match_conditions: Vec::new(),
+        }
+    }
+
     fn validate(&self, path: &Path<'_>, errors: &mut Errors) {
         let place = path.child("timeout");
         match self.timeout.as_deref().map(duration) {

@@ -31,10 +31,7 @@ fn attempt(text: &str) -> AccessAttributes<'_> {
     let mut next = || words.next().unwrap_or_default();
     let (verb, group, resource, name) = (next(), next(), next(), next());
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-    AccessAttributes {
-        verb,
-        object: Object::Resource { group, version: "v1", resource, subresource, namespace: "n", name },
-    }
+    AccessAttributes::new(verb, Object::Resource { group, version: "v1", resource, subresource, namespace: "n", name })
 }
 
 #[test]
@@ -67,12 +64,9 @@ fn rule_allows_only_its_verbs_groups_and_resources() {
         ("get", "/metrics/a", false),
         ("put", "/metrics", false),
     ] {
-        assert_eq!(debug.allows(&AccessAttributes { verb, object: Object::Path(path) }), expected, "{verb} {path}");
+        assert_eq!(debug.allows(&AccessAttributes::new(verb, Object::Path(path))), expected, "{verb} {path}");
     }
-    assert!(
-        !all.allows(&AccessAttributes { verb: "get", object: Object::Path("/metrics") }),
-        "a path is not a resource"
-    );
+    assert!(!all.allows(&AccessAttributes::new("get", Object::Path("/metrics"))), "a path is not a resource");
 }
 
 #[test]
@@ -209,17 +203,10 @@ async fn role_changes_apply_to_the_next_request() {
         stored.decision(&robot, "get  pods").await,
         r#"RBAC: allowed by RoleBinding "b/n" of ClusterRole "reader" to ServiceAccount "robot/n""#
     );
-    let elsewhere = AccessAttributes {
-        verb: "get",
-        object: Object::Resource {
-            group: "",
-            version: "v1",
-            resource: "pods",
-            subresource: "",
-            namespace: "m",
-            name: "",
-        },
-    };
+    let elsewhere = AccessAttributes::new(
+        "get",
+        Object::Resource { group: "", version: "v1", resource: "pods", subresource: "", namespace: "m", name: "" },
+    );
     assert!(!stored.authorizer.decide(&stored.storage, &jane, &elsewhere).await.unwrap().is_allowed());
     assert_eq!(stored.decision(&user("joan", &[]), "get  pods").await, "()");
     stored.delete("/registry/rolebindings/n/b").await;
@@ -298,7 +285,7 @@ fn forbidden_message_names_user_verb_and_resource() {
          group \"apps\" in the namespace \"n\": why"
     );
     assert_eq!(
-        refused(AccessAttributes { verb: "get", object: Object::Path("/x&y") }),
+        refused(AccessAttributes::new("get", Object::Path("/x&y"))),
         "forbidden: User \"a&lt;b&gt;\\\"\" cannot get path \"/x&amp;y\": why"
     );
 }

@@ -1,10 +1,17 @@
 //! The ConfigMaps in which an API server publishes how it authenticates clients.
 
+use std::sync::Arc;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use jiff::Timestamp;
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use serde_json::{Value, json};
 use windlass_api::{Clock, Status};
+use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
 
 use crate::{
-    object::{Tree, object_mut},
+    authn::FrontProxy,
+    object::Tree,
     registry::{Registry, WriteParams},
     resource::{Body, Target},
 };
@@ -13,6 +20,7 @@ const NAMESPACE: &str = "kube-system";
 /// For extension API servers, which trust the same client CA.
 const AUTHENTICATION: &str = "extension-apiserver-authentication";
 const CLIENT_CA: &str = "client-ca-file";
+const PROXY_CA: &str = "requestheader-client-ca-file";
 /// Records the date since which the use of Secret-based tokens is tracked.
 const TOKEN_TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
 
@@ -23,45 +31,147 @@ pub(super) async fn ensure_tracking(registry: &Registry, clock: &Clock) -> Resul
     super::ensure(registry, "", "configmaps", Some(NAMESPACE), map).await
 }
 
-/// Publishes a client CA, in addition to those published by other servers over the same storage.
-pub(crate) async fn publish_client_ca(registry: &Registry, pem: &str) -> Result<(), Status> {
-    let map = json!({"metadata": {"name": AUTHENTICATION, "namespace": NAMESPACE}, "data": {CLIENT_CA: pem}});
-    super::ensure(registry, "", "configmaps", Some(NAMESPACE), map).await?;
+/// The CAs of clients, in PEM.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Authorities {
+    pub(crate) clients: Option<Arc<str>>,
+    pub(crate) front_proxies: Option<Arc<str>>,
+}
+
+impl Authorities {
+    /// Replaces the CAs that `other` has.
+    pub(crate) fn update(&mut self, other: Self) {
+        self.clients = other.clients.or(self.clients.take());
+        self.front_proxies = other.front_proxies.or(self.front_proxies.take());
+    }
+}
+
+/// Publishes the CAs of clients, in addition to those published by other servers over the same storage.
+pub(crate) async fn publish_authorities(
+    registry: &Registry,
+    authorities: &Authorities,
+    proxy: Option<&FrontProxy>,
+) -> Result<(), Status> {
+    if authorities.clients.is_none() && authorities.front_proxies.is_none() {
+        return Ok(());
+    }
+    let now = registry.clock().now();
+    let map = json!({"metadata": {"name": AUTHENTICATION, "namespace": NAMESPACE}});
+    let initial = with_authorities(map.clone(), authorities, proxy, now).unwrap_or(map);
+    super::ensure(registry, "", "configmaps", Some(NAMESPACE), initial).await?;
     let resources = registry.resources();
     let Some(configmaps) = resources.get("", "v1", "configmaps") else { return Ok(()) };
     let target = Target::object(configmaps, Some(NAMESPACE), AUTHENTICATION);
     let Some(found) = registry.peek(&target).await? else { return Ok(()) };
-    let Some(map) = with_authority(found.value(), pem) else { return Ok(()) };
+    let Some(map) = with_authorities(found.value(), authorities, proxy, now) else { return Ok(()) };
     let params = WriteParams { field_manager: "kube-apiserver".to_owned(), ..WriteParams::default() };
     match registry.update(&target, Body::Value(map), params).await {
-        // Another server has published its own CA concurrently. This server tries again at its next start.
+        // Another server has published its own CAs concurrently. This server tries again at its next start.
         Err(status) if !status.is_conflict() => Err(status),
         _ => Ok(()),
     }
 }
 
-/// Returns the ConfigMap with the CA added; `None` if it already contains the CA.
-fn with_authority(mut map: Value, pem: &str) -> Option<Value> {
-    let published = map.text(&["data", CLIENT_CA]);
-    if published.contains(pem.trim()) {
+/// Returns the ConfigMap with the CAs and the headers of front proxies added; `None` if it already contains them.
+fn with_authorities(
+    mut map: Value,
+    authorities: &Authorities,
+    proxy: Option<&FrontProxy>,
+    now: Timestamp,
+) -> Option<Value> {
+    let published = map.at(&["data"]).cloned().unwrap_or_else(|| json!({}));
+    let mut data = published.clone();
+    if let Some(pem) = &authorities.clients {
+        data[CLIENT_CA] = combined(published.text(&[CLIENT_CA]), pem, now).into();
+    }
+    if let (Some(pem), Some(proxy)) = (&authorities.front_proxies, proxy) {
+        data[PROXY_CA] = combined(published.text(&[PROXY_CA]), pem, now).into();
+        for (key, values) in [
+            ("requestheader-allowed-names", &proxy.allowed_names),
+            ("requestheader-extra-headers-prefix", &proxy.extra_header_prefixes),
+            ("requestheader-group-headers", &proxy.group_headers),
+            ("requestheader-uid-headers", &proxy.uid_headers),
+            ("requestheader-username-headers", &proxy.username_headers),
+        ] {
+            if values.is_empty() && key == "requestheader-uid-headers" {
+                continue;
+            }
+            let mut all: Vec<String> = serde_json::from_str(published.text(&[key])).unwrap_or_default();
+            for value in values {
+                if !all.contains(value) {
+                    all.push(value.clone());
+                }
+            }
+            data[key] = json!(all).to_string().into();
+        }
+    }
+    if data == published {
         return None;
     }
-    let separator = if published.is_empty() || published.ends_with('\n') { "" } else { "\n" };
-    let all = format!("{published}{separator}{pem}");
-    object_mut(&mut map, "data").insert(CLIENT_CA.to_owned(), all.into());
+    map["data"] = data;
     Some(map)
+}
+
+/// Returns the certificates of two bundles in PEM, each of them once, without those that have expired.
+fn combined(published: &str, own: &str, now: Timestamp) -> String {
+    /// The tolerated clock difference to the issuer, in seconds.
+    const LEEWAY: i64 = 300;
+    let mut certificates: Vec<CertificateDer<'static>> = Vec::new();
+    for pem in [published, own] {
+        for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()).flatten() {
+            let is_valid = X509Certificate::from_der(&certificate)
+                .is_ok_and(|(_, found)| found.validity().not_after.timestamp() > now.as_second() - LEEWAY);
+            if is_valid && !certificates.contains(&certificate) {
+                certificates.push(certificate);
+            }
+        }
+    }
+    let mut pem = String::new();
+    for certificate in certificates {
+        pem.push_str("-----BEGIN CERTIFICATE-----\n");
+        let encoded = BASE64_STANDARD.encode(&certificate);
+        let mut rest = encoded.as_str();
+        while !rest.is_empty() {
+            let (line, after) = rest.split_at(rest.len().min(64));
+            pem.push_str(line);
+            pem.push('\n');
+            rest = after;
+        }
+        pem.push_str("-----END CERTIFICATE-----\n");
+    }
+    pem
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn certificate() -> String {
+        let key = rcgen::KeyPair::generate().unwrap();
+        rcgen::CertificateParams::new(["ca".to_owned()]).unwrap().self_signed(&key).unwrap().pem().replace("\r\n", "\n")
+    }
+
     #[test]
-    fn client_ca_is_published_without_duplicates() {
-        let map = with_authority(json!({"data": {CLIENT_CA: "A"}}), "B\n").unwrap();
-        assert_eq!(map, json!({"data": {CLIENT_CA: "A\nB\n"}}));
-        assert_eq!(with_authority(map.clone(), "A\n"), None);
-        assert_eq!(with_authority(map, "B\n"), None);
-        assert_eq!(with_authority(json!({}), "B\n"), Some(json!({"data": {CLIENT_CA: "B\n"}})));
+    fn authorities_and_headers_are_published_once() {
+        let (first, second) = (certificate(), certificate());
+        let now = Timestamp::from_second(1_800_000_000).unwrap();
+        let mut authorities = Authorities { clients: Some(first.clone().into()), front_proxies: None };
+        let map = with_authorities(json!({}), &authorities, None, now).unwrap();
+        assert_eq!(map, json!({"data": {CLIENT_CA: first}}));
+        assert_eq!(with_authorities(map.clone(), &authorities, None, now), None);
+
+        let proxy = FrontProxy { username_headers: vec!["X-Remote-User".to_owned()], ..FrontProxy::default() };
+        authorities
+            .update(Authorities { clients: Some(second.clone().into()), front_proxies: Some(first.clone().into()) });
+        let map = with_authorities(map, &authorities, Some(&proxy), now).unwrap();
+        assert_eq!(map["data"][CLIENT_CA], format!("{first}{second}"));
+        assert_eq!(map["data"][PROXY_CA], first);
+        assert_eq!(map["data"]["requestheader-username-headers"], r#"["X-Remote-User"]"#);
+        assert_eq!(map["data"]["requestheader-allowed-names"], "[]");
+        assert_eq!(with_authorities(map.clone(), &authorities, Some(&proxy), now), None);
+
+        let long_after = Timestamp::from_second(100_000_000_000).unwrap();
+        let map = with_authorities(map, &authorities, Some(&proxy), long_after).unwrap();
+        assert_eq!(map["data"][CLIENT_CA], "");
     }
 }

@@ -43,6 +43,8 @@ pub(crate) struct ResourcePath {
     /// The single name that the field selector of a collection request selects. Permission for that object is enough
     /// for the request.
     pub(crate) selected: String,
+    /// The value that the field selector of a collection request requires in `spec.nodeName`.
+    pub(crate) selected_node: Option<String>,
 }
 
 /// The error for a path that is neither a resource path nor any other valid path.
@@ -112,6 +114,9 @@ impl RequestInfo {
         resource.name = parts.next().unwrap_or_default();
         resource.subresource = parts.next().unwrap_or_default();
         resource.rest = parts.collect();
+        if resource.name.is_empty() || resource.legacy_watch {
+            resource.selected_node = selected_value(query, "spec.nodeName");
+        }
         if resource.name.is_empty() {
             verb = match verb {
                 "get" => {
@@ -152,9 +157,13 @@ impl RequestInfo {
 
 /// Returns the name that the field selector requires, if any.
 fn selected_name(query: &Query) -> Option<String> {
+    selected_value(query, "metadata.name").filter(|name| path_segment(name).is_empty())
+}
+
+/// Returns the value that the field selector requires in a field, if any.
+fn selected_value(query: &Query, field: &str) -> Option<String> {
     let selector: FieldSelector = query.text("fieldSelector")?.parse().ok()?;
-    let name = selector.exact("metadata.name")?;
-    path_segment(name).is_empty().then(|| name.to_owned())
+    selector.exact(field).map(str::to_owned)
 }
 
 #[cfg(test)]

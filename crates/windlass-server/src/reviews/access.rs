@@ -1,5 +1,7 @@
 //! Access reviews and rules reviews.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 use windlass_api::Status;
 
@@ -68,7 +70,8 @@ pub(super) async fn create_self_subject_rules_review(mut review: Review<'_>) -> 
     review.admit().await?;
     let Review { context, mut object, .. } = review;
     let (rules, missing_roles) = context.server.rules_of(context.user, &namespace).await?;
-    let is_incomplete = context.server.has_webhooks();
+    let is_node = context.server.authorizer.is_node(context.user);
+    let has_webhooks = context.server.has_webhooks();
     let list = |has_part: fn(&Rule) -> bool, show: fn(&Rule) -> Value| -> Vec<Value> {
         rules.iter().filter(|rule| has_part(rule)).map(show).collect()
     };
@@ -80,11 +83,12 @@ pub(super) async fn create_self_subject_rules_review(mut review: Review<'_>) -> 
         "nonResourceRules": list(|rule| !rule.paths.is_empty(), |rule| {
             json!({"verbs": rule.verbs, "nonResourceURLs": rule.paths})
         }),
-        "incomplete": is_incomplete,
+        "incomplete": is_node || has_webhooks,
     });
-    let unresolved = is_incomplete.then(|| "webhook authorizer does not support user rule resolution".to_owned());
-    let problems: Vec<String> =
-        unresolved.into_iter().chain(missing_roles_error(&missing_roles, RoleName::singular)).collect();
+    let unresolved =
+        [(is_node, "node"), (has_webhooks, "webhook")].into_iter().filter(|(is_incomplete, _)| *is_incomplete);
+    let unresolved = unresolved.map(|(_, name)| format!("{name} authorizer does not support user rule resolution"));
+    let problems: Vec<String> = unresolved.chain(missing_roles_error(&missing_roles, RoleName::singular)).collect();
     if !problems.is_empty() {
         status["evaluationError"] = problems.join(", ").into();
     }
@@ -97,7 +101,8 @@ pub(super) async fn create_self_subject_rules_review(mut review: Review<'_>) -> 
 
 /// Returns the review with the decision.
 async fn with_decision(context: &ReviewContext<'_>, mut review: Value, user: &User) -> Result<Value, Status> {
-    let attributes = attributes(&review);
+    let selected_node = selectors::required_field(&review, "spec.nodeName").map(Cow::into_owned);
+    let attributes = AccessAttributes { selected_node: selected_node.as_deref(), ..attributes(&review) };
     let decision = context.server.decide(user, &attributes).await?;
     let mut status = json!({"allowed": decision.is_allowed()});
     if decision.is_denied() {
@@ -117,7 +122,7 @@ async fn with_decision(context: &ReviewContext<'_>, mut review: Value, user: &Us
 /// Returns the attributes of the request in a review.
 fn attributes(review: &Value) -> AccessAttributes<'_> {
     if let Some(path) = review.at(&["spec", "nonResourceAttributes"]) {
-        return AccessAttributes { verb: path.text(&["verb"]), object: Object::Path(path.text(&["path"])) };
+        return AccessAttributes::new(path.text(&["verb"]), Object::Path(path.text(&["path"])));
     }
     let text = |field| review.text(&["spec", "resourceAttributes", field]);
     let object = Object::Resource {
@@ -128,7 +133,7 @@ fn attributes(review: &Value) -> AccessAttributes<'_> {
         namespace: text("namespace"),
         name: text("name"),
     };
-    AccessAttributes { verb: text("verb"), object }
+    AccessAttributes::new(text("verb"), object)
 }
 
 fn subject(review: &Value) -> User {

@@ -26,7 +26,7 @@ pub(super) async fn create_token_review(mut review: Review<'_>) -> Result<Value,
         return Err(Status::bad_request("token is required for TokenReview in authentication"));
     }
     review.admit().await?;
-    let Review { context, mut object, .. } = review;
+    let Review { context, mut object, write, .. } = review;
     let token = object.text(&["spec", "token"]);
     let requested = object.items(&["spec", "audiences"]).iter().filter_map(Value::as_str).map(str::to_owned);
     let mut audiences: Vec<String> = requested.collect();
@@ -36,6 +36,10 @@ pub(super) async fn create_token_review(mut review: Review<'_>) -> Result<Value,
     let found = context.server.authenticator().identify(context.server, token.as_bytes(), &audiences).await;
     let status = match found {
         Ok(identity) => {
+            write.context.warnings.extend(identity.warning.map(str::to_owned));
+            for (key, value) in identity.annotations {
+                write.context.audit.annotate(key, value);
+            }
             json!({"authenticated": true, "user": identity.user.to_value(), "audiences": identity.audiences})
         }
         Err(TokenError::Unavailable(status)) => return Err(status),

@@ -1,5 +1,7 @@
 //! The selectors in reviews. Roles have no selectors, so they don't influence a decision.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 use windlass_api::{FieldSelector, LabelSelector};
 
@@ -67,6 +69,22 @@ pub(super) fn validate(attributes: &Field<'_>, errors: &mut Errors) {
             (rules.validate)(&requirement, errors);
         }
     }
+}
+
+/// Returns the value that the field selector requires of a field, if any.
+pub(super) fn required_field<'r>(review: &'r Value, field: &str) -> Option<Cow<'r, str>> {
+    let selector = review.at(&["spec", "resourceAttributes", "fieldSelector"])?;
+    if let Ok(raw) = selector.text(&["rawSelector"]).parse::<FieldSelector>()
+        && let Some(value) = raw.exact(field)
+    {
+        return Some(Cow::Owned(value.to_owned()));
+    }
+    selector.items(&["requirements"]).iter().find_map(|requirement| match requirement.items(&["values"]) {
+        [value] if requirement.text(&["key"]) == field && requirement.text(&["operator"]) == "In" => {
+            value.as_str().map(Cow::Borrowed)
+        }
+        _ => None,
+    })
 }
 
 /// Returns a message about unsupported selectors; empty if all are supported.

@@ -10,7 +10,9 @@ use std::{
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
-use rustls::ServerConnection;
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use rustls::{ServerConnection, pki_types::CertificateDer};
 use windlass_api::BoxError;
 use windlass_serve::{Application, Connection, RequestBody};
 
@@ -21,6 +23,9 @@ use crate::{
     state::{State, Stopping},
     tls::{ClientCertificate, TlsIdentity},
 };
+
+/// The time for which the verification of a certificate is used.
+const VERIFICATION_LIFETIME: SignedDuration = SignedDuration::from_secs(60);
 
 /// A server on a socket.
 pub(super) struct Sockets {
@@ -34,7 +39,9 @@ pub(super) struct ClientConnection {
     server: Arc<State>,
     tls: Option<TlsIdentity>,
     stopping: Stopping,
-    certificate: ClientCertificate,
+    /// The client's certificate chain, leaf first.
+    chain: Option<Vec<CertificateDer<'static>>>,
+    certificate: Mutex<Verified>,
     account: Arc<Account>,
     remote: IpAddr,
 }
@@ -53,10 +60,37 @@ impl Application for Sockets {
             server: Arc::clone(&self.server),
             tls: self.tls.clone(),
             stopping: self.stopping.clone(),
-            certificate: ClientCertificate::Nothing,
+            chain: None,
+            certificate: Mutex::default(),
             account: self.server.budget().open(),
             remote: remote.ip(),
         }
+    }
+}
+
+/// The result of verifying the client's certificate.
+#[derive(Default)]
+struct Verified {
+    certificate: ClientCertificate,
+    /// The time and the CA of the verification. `None` before the first one.
+    basis: Option<(Timestamp, u64)>,
+}
+
+impl ClientConnection {
+    /// Returns the user of the client's certificate. It is verified again if the client CA was replaced, and from time to
+    /// time, because it may have expired.
+    fn certificate(&self) -> ClientCertificate {
+        let (Some(identity), Some(chain)) = (&self.tls, &self.chain) else { return ClientCertificate::Nothing };
+        let (now, generation) = (self.server.clock().now(), identity.generation());
+        let mut verified = self.certificate.lock();
+        let is_fresh = verified.basis.is_some_and(|(since, basis)| {
+            basis == generation && now >= since && now.duration_since(since) < VERIFICATION_LIFETIME
+        });
+        if !is_fresh {
+            let certificate = identity.client(Some(chain), now);
+            *verified = Verified { certificate, basis: Some((now, generation)) };
+        }
+        verified.certificate.clone()
     }
 }
 
@@ -64,9 +98,8 @@ impl Connection for ClientConnection {
     type Body = Outgoing;
 
     fn secured(&mut self, session: &ServerConnection) {
-        if let Some(identity) = &self.tls {
-            self.certificate = identity.client(session.peer_certificates(), self.server.clock().now());
-        }
+        let chain = session.peer_certificates();
+        self.chain = chain.map(|chain| chain.iter().map(|certificate| certificate.clone().into_owned()).collect());
     }
 
     fn answer(
@@ -75,7 +108,7 @@ impl Connection for ClientConnection {
     ) -> impl Future<Output = http::Response<Outgoing>> + Send + use<> {
         let server = self.server.clone();
         let origin = Origin {
-            trust: Trust::Socket(self.certificate.clone()),
+            trust: Trust::Socket(self.certificate()),
             stopping: self.stopping.clone(),
             remote: Some(self.remote),
         };

@@ -1,8 +1,15 @@
 //! Client certificates: a certificate signed by the client CA identifies its user.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use jiff::Timestamp;
+use parking_lot::RwLock;
 use rustls::{
     DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
     client::danger::HandshakeSignatureValid,
@@ -19,44 +26,94 @@ use crate::identity::User;
 use crate::tls::TlsError;
 
 /// The result of checking a connection's client certificate.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) enum ClientCertificate {
     /// No certificate, or one without a user name.
+    #[default]
     Nothing,
     /// The certificate of a user.
     Of(Arc<User>),
     /// A certificate that is not signed by the client CA, or has expired.
     Unknown,
+    /// The certificate of a front proxy, which can name users in headers.
+    Proxy {
+        /// The common name.
+        name: Arc<str>,
+        /// The result for the client CA.
+        otherwise: Box<Self>,
+    },
 }
 
-/// The CA for client certificates.
+/// The CA for client certificates. It can be replaced while the server runs.
 ///
 /// The handshake accepts any certificate whose private key the client has. The certificate is verified with the first
 /// request, so that the client gets a `Status` if it is rejected.
 #[derive(Debug)]
-pub(crate) struct ClientAuthority(Arc<dyn ClientCertVerifier>);
+pub(crate) struct ClientAuthority {
+    verifier: RwLock<Arc<dyn ClientCertVerifier>>,
+    /// Verifies the signatures of handshakes, which do not depend on the CA.
+    signatures: Arc<dyn ClientCertVerifier>,
+    generation: AtomicU64,
+}
+
+fn verifier(pem: &str) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+        roots.add(certificate.map_err(|source| TlsError::Pem { what: "client CA", source })?)?;
+    }
+    let provider = windlass_tls::provider()?;
+    Ok(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?)
+}
 
 impl ClientAuthority {
     pub(crate) fn from_pem(pem: &str) -> Result<Self, TlsError> {
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-            roots.add(certificate.map_err(|source| TlsError::Pem { what: "client CA", source })?)?;
+        let signatures = verifier(pem)?;
+        let verifier = RwLock::new(Arc::clone(&signatures));
+        Ok(Self { verifier, signatures, generation: AtomicU64::new(0) })
+    }
+
+    /// Replaces the CA.
+    pub(super) fn replace(&self, pem: &str) -> Result<(), TlsError> {
+        *self.verifier.write() = verifier(pem)?;
+        self.generation.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Returns the number of replacements.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Reports whether a certificate chain, leaf first, is valid.
+    fn verifies(&self, chain: &[CertificateDer<'_>], now: Timestamp) -> bool {
+        let [leaf, between @ ..] = chain else { return false };
+        let now = Duration::from_secs(u64::try_from(now.as_second()).unwrap_or_default());
+        let verifier = Arc::clone(&self.verifier.read());
+        match verifier.verify_client_cert(leaf, between, UnixTime::since_unix_epoch(now)) {
+            Ok(_) => true,
+            Err(error) => {
+                tracing::debug!(%error, "rejected a client certificate");
+                false
+            }
         }
-        let provider = windlass_tls::provider()?;
-        Ok(Self(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?))
     }
 
     /// Verifies a certificate chain, leaf first.
     pub(crate) fn identify(&self, chain: &[CertificateDer<'_>], now: Timestamp) -> ClientCertificate {
-        let [leaf, between @ ..] = chain else { return ClientCertificate::Nothing };
-        let now = Duration::from_secs(u64::try_from(now.as_second()).unwrap_or_default());
-        match self.0.verify_client_cert(leaf, between, UnixTime::since_unix_epoch(now)) {
-            Ok(_) => user(leaf).map_or(ClientCertificate::Nothing, |user| ClientCertificate::Of(Arc::new(user))),
-            Err(error) => {
-                tracing::debug!(%error, "rejected a client certificate");
-                ClientCertificate::Unknown
-            }
+        let Some(leaf) = chain.first() else { return ClientCertificate::Nothing };
+        if !self.verifies(chain, now) {
+            return ClientCertificate::Unknown;
         }
+        user(leaf).map_or(ClientCertificate::Nothing, |user| ClientCertificate::Of(Arc::new(user)))
+    }
+
+    /// Verifies a certificate chain, leaf first, and returns the common name, which may be empty. Returns `None` for an
+    /// invalid chain.
+    pub(super) fn common_name(&self, chain: &[CertificateDer<'_>], now: Timestamp) -> Option<Arc<str>> {
+        let leaf = chain.first().filter(|_| self.verifies(chain, now))?;
+        let (_, certificate) = X509Certificate::from_der(leaf).ok()?;
+        let name = certificate.subject().iter_common_name().last().and_then(|name| name.as_str().ok());
+        Some(name.unwrap_or_default().into())
     }
 }
 
@@ -77,8 +134,9 @@ impl ClientCertVerifier for ClientAuthority {
         false
     }
 
+    /// The CA can be replaced, so clients get no hint and send the certificate that they have.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.0.root_hint_subjects()
+        &[]
     }
 
     fn verify_client_cert(
@@ -96,7 +154,7 @@ impl ClientCertVerifier for ClientAuthority {
         shown: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, shown, signature)
+        self.signatures.verify_tls12_signature(message, shown, signature)
     }
 
     fn verify_tls13_signature(
@@ -105,11 +163,11 @@ impl ClientCertVerifier for ClientAuthority {
         shown: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, shown, signature)
+        self.signatures.verify_tls13_signature(message, shown, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.signatures.supported_verify_schemes()
     }
 }
 

@@ -18,11 +18,6 @@ const IGNORED: &[&str] = &[
     "allow-metric-labels",
     "allow-metric-labels-manifest",
     "alsologtostderr",
-    "authentication-token-webhook-cache-ttl",
-    "authentication-token-webhook-version",
-    "authorization-webhook-cache-authorized-ttl",
-    "authorization-webhook-cache-unauthorized-ttl",
-    "authorization-webhook-version",
     "contention-profiling",
     "coordinated-leadership-",
     "cors-allowed-origins",
@@ -81,17 +76,10 @@ const IGNORED: &[&str] = &[
 const MISSING: &[(&str, &str)] = &[
     ("admission-control", "admission plugins cannot be chosen"),
     ("api-audiences", "tokens have the issuer as their only audience"),
-    ("authentication-config", "there are no other authenticators"),
-    ("authentication-token-webhook-config-file", "there are no other authenticators"),
     ("authorization-policy-file", "there are no other authorizers"),
-    ("authorization-webhook-config-file", "there are no other authorizers"),
-    ("enable-bootstrap-token-auth", "there are no bootstrap tokens"),
     ("encryption-provider-config", "objects are in memory, and not encrypted"),
     ("encryption-provider-config-automatic-reload", "objects are in memory, and not encrypted"),
     ("max-connection-bytes-per-sec", "connections have no rate limit"),
-    ("oidc-", "there are no other authenticators"),
-    ("requestheader-", "there is no front proxy"),
-    ("service-account-lookup", "tokens of deleted accounts are always refused"),
     ("service-account-max-token-expiration", "the lifetime of tokens is not limited"),
     ("service-account-signing-endpoint", "tokens are signed by the server"),
     ("strict-transport-security-directives", "there is no such header"),
@@ -100,15 +88,14 @@ const MISSING: &[(&str, &str)] = &[
 ];
 
 /// Flags that are accepted with these values, because they request no missing feature.
-const HARMLESS_VALUES: &[(&str, &str)] = &[
-    ("enable-bootstrap-token-auth", "false"),
-    ("encryption-provider-config-automatic-reload", "false"),
-    ("max-connection-bytes-per-sec", "0"),
-    ("service-account-lookup", "true"),
-];
+const HARMLESS_VALUES: &[(&str, &str)] =
+    &[("encryption-provider-config-automatic-reload", "false"), ("max-connection-bytes-per-sec", "0")];
+
+/// The admission plugin that is off by default.
+pub(super) const NODE_RESTRICTION: &str = "NodeRestriction";
 
 /// Admission plugins that are always on.
-const ALWAYS_ON: &[&str] = &[
+pub(in crate::stand_in) const ALWAYS_ON: &[&str] = &[
     "NamespaceLifecycle",
     "LimitRanger",
     "ServiceAccount",
@@ -154,7 +141,8 @@ fn complaint(name: &str, value: &str, known: &[Flag]) -> Option<String> {
         return None;
     }
     if name == "enable-admission-plugins" {
-        let missing: Vec<&str> = plugins(value).filter(|plugin| !ALWAYS_ON.contains(plugin)).collect();
+        let is_missing = |plugin: &&str| !ALWAYS_ON.contains(plugin) && *plugin != NODE_RESTRICTION;
+        let missing: Vec<&str> = plugins(value).filter(is_missing).collect();
         let complain = || format!("unsupported flag --{name}={}: these plugins are not enforced", missing.join(","));
         return (!missing.is_empty()).then(complain);
     }
@@ -195,10 +183,7 @@ mod tests {
                 "--enable-admission-plugins=LimitRanger,AlwaysPullImages",
                 "--enable-admission-plugins=AlwaysPullImages: ",
             ),
-            ("--authentication-config=/a.yaml", "--authentication-config: there are no other authenticators"),
-            ("--oidc-issuer-url=https://x", "--oidc-issuer-url: there are no other authenticators"),
-            ("--requestheader-client-ca-file=/ca.crt", "--requestheader-client-ca-file: there is no front proxy"),
-            ("--service-account-lookup=false", "--service-account-lookup: "),
+            ("--authorization-policy-file=/p", "--authorization-policy-file: there are no other authorizers"),
         ] {
             let error = checked(flag, false).unwrap_err();
             assert!(error.contains(&format!("unsupported flag {why}")), "{flag}: {error}");
@@ -217,7 +202,9 @@ mod tests {
             "--enable-admission-plugins=NamespaceLifecycle,MutatingAdmissionWebhook",
             "--disable-admission-plugins=ServiceAccount,NamespaceLifecycle",
             "--etcd-servers=http://127.0.0.1:1 --watch-cache=false --v=4",
-            "--service-account-lookup=true",
+            "--service-account-lookup=true --enable-bootstrap-token-auth --enable-admission-plugins=NodeRestriction",
+            "--authentication-config=/a.yaml --requestheader-client-ca-file=/ca.crt",
+            "--oidc-issuer-url=https://x --authentication-token-webhook-config-file=/w",
             "--max-requests-inflight=0 --service-node-port-range=1-2",
             "--anonymous-auth=false --tls-min-version=VersionTLS13",
             "--audit-log-path= --audit-policy-file=/policy.yaml --audit-webhook-batch-max-size=5",

@@ -2,21 +2,20 @@
 
 use serde_json::{Value, json};
 
+use super::GROUP;
 use crate::kubernetes::KubernetesVersion;
 
-pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
-
 /// An object in the file.
-pub(super) struct Recorded {
+pub(crate) struct Recorded {
     /// For example `clusterroles`.
-    pub(super) plural: &'static str,
+    pub(crate) plural: &'static str,
     /// `None` for cluster-scoped kinds.
-    pub(super) namespace: Option<&'static str>,
-    pub(super) object: Value,
+    pub(crate) namespace: Option<&'static str>,
+    pub(crate) object: Value,
 }
 
 /// Returns all objects of a version.
-pub(super) fn recorded(kubernetes: KubernetesVersion) -> impl Iterator<Item = Recorded> {
+pub(crate) fn recorded(kubernetes: KubernetesVersion) -> impl Iterator<Item = Recorded> {
     kubernetes.tables().roles.lines().filter(|line| !line.starts_with('#')).map(parse)
 }
 

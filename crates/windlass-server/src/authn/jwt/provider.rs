@@ -1,0 +1,135 @@
+//! The keys of an issuer, fetched by discovery.
+//!
+//! Keys are fetched with the first token, and again for a token that no key verifies, but not more often than the
+//! intervals allow. All requests that need the same fetch share it, and it continues if they end.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, Shared},
+};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::keys::WebKey;
+use crate::{authn::fetch::Fetcher, codec::go_quote, object::Tree};
+
+/// The time between two fetches of an issuer that has answered.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(5);
+/// The time after a failed fetch.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+
+const WELL_KNOWN: &str = "/.well-known/openid-configuration";
+
+type Fetch = Shared<BoxFuture<'static, Result<(), String>>>;
+
+/// The keys of an issuer.
+#[derive(Clone)]
+pub(super) struct Provider(Arc<Inner>);
+
+struct Inner {
+    issuer: String,
+    discovery_url: String,
+    fetcher: Fetcher,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The URL of the key set. Empty before discovery.
+    keys_url: String,
+    /// `None` before the first successful fetch.
+    keys: Option<Arc<[WebKey]>>,
+    /// The fetch in progress.
+    fetch: Option<Fetch>,
+    /// The earliest time of the next fetch, and the error of the last one.
+    next: Option<Instant>,
+    error: String,
+}
+
+impl Provider {
+    pub(super) fn new(issuer: &str, discovery_url: Option<&str>, fetcher: Fetcher) -> Self {
+        let default = || format!("{}{WELL_KNOWN}", issuer.strip_suffix('/').unwrap_or(issuer));
+        let discovery_url = discovery_url.map_or_else(default, str::to_owned);
+        Self(Arc::new(Inner { issuer: issuer.to_owned(), discovery_url, fetcher, state: Mutex::default() }))
+    }
+
+    /// Returns the cached keys; `None` before the first successful fetch.
+    pub(super) fn keys(&self) -> Option<Arc<[WebKey]>> {
+        self.0.state.lock().keys.clone()
+    }
+
+    /// Fetches the keys, unless the last fetch was too recent. Returns the error of the last fetch.
+    pub(super) async fn refresh(&self) -> Result<(), String> {
+        let fetch = {
+            let mut state = self.0.state.lock();
+            match &state.fetch {
+                Some(fetch) => fetch.clone(),
+                None if state.next.is_some_and(|next| Instant::now() < next) => {
+                    return if state.error.is_empty() { Ok(()) } else { Err(state.error.clone()) };
+                }
+                None => {
+                    let inner = Arc::clone(&self.0);
+                    let task = tokio::spawn(async move { inner.run().await });
+                    let fetch = async move { task.await.unwrap_or_else(|error| Err(error.to_string())) };
+                    let fetch = fetch.boxed().shared();
+                    state.fetch = Some(fetch.clone());
+                    fetch
+                }
+            }
+        };
+        fetch.await
+    }
+}
+
+impl Inner {
+    async fn run(&self) -> Result<(), String> {
+        let outcome = self.fetch().await;
+        let mut state = self.state.lock();
+        state.fetch = None;
+        let (interval, error) = match &outcome {
+            Ok(()) => (REFRESH_INTERVAL, String::new()),
+            Err(error) => {
+                tracing::warn!(issuer = self.issuer, error, "cannot fetch the keys of an issuer of tokens");
+                (RETRY_INTERVAL, error.clone())
+            }
+        };
+        state.next = Some(Instant::now() + interval);
+        state.error = error;
+        outcome
+    }
+
+    async fn fetch(&self) -> Result<(), String> {
+        let mut url = self.state.lock().keys_url.clone();
+        if url.is_empty() {
+            let document = self.fetcher.get(&self.discovery_url).await?;
+            let document: Value = serde_json::from_slice(&document)
+                .map_err(|error| format!("oidc: failed to decode provider discovery object: {error}"))?;
+            let found = document.text(&["issuer"]);
+            if found != self.issuer {
+                let (expected, found) = (go_quote(&self.issuer), go_quote(found));
+                return Err(format!(
+                    "oidc: issuer did not match the issuer returned by provider, expected {expected} got {found}"
+                ));
+            }
+            document.text(&["jwks_uri"]).clone_into(&mut url);
+            if url.is_empty() {
+                return Err("provider did not return JWKS URL".to_owned());
+            }
+            self.state.lock().keys_url.clone_from(&url);
+        }
+        let set = self.fetcher.get(&url).await.map_err(|error| format!("oidc: get keys failed: {error}"))?;
+        let set: Value =
+            serde_json::from_slice(&set).map_err(|error| format!("oidc: failed to decode keys: {error}"))?;
+        self.state.lock().keys = Some(WebKey::all(&set).into());
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Provider").field("issuer", &self.0.issuer).finish_non_exhaustive()
+    }
+}
