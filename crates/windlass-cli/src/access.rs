@@ -18,8 +18,8 @@ use windlass_api::BoxError;
 use windlass_client::Body;
 use windlass_server::{
     Anonymous, AuthenticationConfiguration, AuthorizationConfiguration, AuthorizationWebhookOptions, AuthorizerChain,
-    FrontProxy, OidcOptions, Server, ServerBuilder, TlsIdentity, TokenReviewError, TokenReviewVersion, TokenReviewer,
-    TokenWebhook, User, parse_token_file,
+    FrontProxy, OidcOptions, ProxyIdentity, Server, ServerBuilder, TlsIdentity, TokenReviewError, TokenReviewVersion,
+    TokenReviewer, TokenWebhook, User, parse_token_file,
 };
 
 use crate::{authorization, remote::Remote};
@@ -447,6 +447,26 @@ impl Access {
             Some(chain) => server.authorizers(chain),
             None => server,
         }
+    }
+
+    /// Accepts the front proxies of a CA, unless others are configured.
+    pub(crate) fn accept_front_proxies(&mut self, ca: String) {
+        let list = |text: &str| vec![text.to_owned()];
+        self.proxy.get_or_insert_with(|| {
+            let proxy = FrontProxy {
+                allowed_names: list(ProxyIdentity::NAME),
+                username_headers: list("X-Remote-User"),
+                uid_headers: list("X-Remote-Uid"),
+                group_headers: list("X-Remote-Group"),
+                extra_header_prefixes: list("X-Remote-Extra-"),
+            };
+            (proxy, ca)
+        });
+    }
+
+    /// Reports whether front proxies are accepted.
+    pub(crate) const fn accepts_front_proxies(&self) -> bool {
+        self.proxy.is_some()
     }
 
     /// Adds the CAs of clients to an identity.

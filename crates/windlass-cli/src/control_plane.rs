@@ -27,7 +27,9 @@ use windlass_client::{
 };
 use windlass_controllers::{BuiltIn, Controllers};
 use windlass_runtime::{LeaderElection, Manager};
-use windlass_server::{AdmissionConfiguration, AuditConfiguration, KubernetesVersion, PodAccounts, Server};
+use windlass_server::{
+    AdmissionConfiguration, AuditConfiguration, KubernetesVersion, PodAccounts, ProxyIdentity, Server,
+};
 
 use crate::{
     access::Access,
@@ -63,6 +65,8 @@ pub(crate) struct Settings {
     pub(crate) admission: AdmissionConfiguration,
     /// The audit log.
     pub(crate) audit: Option<AuditConfiguration>,
+    /// The client certificate at extension API servers; `None` for a generated one.
+    pub(crate) proxy: Option<ProxyIdentity>,
     /// The place of the objects.
     pub(crate) place: Place,
     /// The flags for the tokens of service accounts.
@@ -106,7 +110,7 @@ struct Managing {
 }
 
 impl Bound {
-    pub(crate) async fn bind(settings: Settings) -> Result<Self, Box<dyn Error>> {
+    pub(crate) async fn bind(mut settings: Settings) -> Result<Self, Box<dyn Error>> {
         let listener = listen(settings.bind, settings.hint).await?;
         let address = listener.local_addr()?;
         let console = match settings.console {
@@ -122,6 +126,11 @@ impl Bound {
         let mut opened =
             settings.place.clone().open(names, settings.kubernetes, settings.encryption.as_ref(), token).await?;
         opened.secrets.issuer = settings.tokens.apply(opened.secrets.issuer)?;
+        let generated = opened.secrets.proxy.take().filter(|_| !settings.access.accepts_front_proxies());
+        if let (None, Some((identity, ca))) = (&settings.proxy, generated) {
+            settings.access.accept_front_proxies(ca);
+            settings.proxy = Some(identity);
+        }
         opened.secrets.tls = settings.access.identity(opened.secrets.tls)?;
         Ok(Self { settings, listener, address, console, opened })
     }
@@ -145,7 +154,7 @@ impl Bound {
     pub(crate) fn start(self) -> Result<ControlPlane, Box<dyn Error>> {
         let Self { mut settings, listener, address, console, opened } = self;
         let Opened { storage, secrets, is_shared, encrypted, mut tasks } = opened;
-        let Secrets { tls, issuer, token } = secrets;
+        let Secrets { tls, issuer, token, .. } = secrets;
         // Pods require their service account only if the controller that creates it runs.
         let creates_accounts = settings.controllers.contains(BuiltIn::ServiceAccount);
         let accounts = if creates_accounts { PodAccounts::Required } else { PodAccounts::Optional };
@@ -164,6 +173,10 @@ impl Bound {
         };
         let server = server.admission(settings.admission);
         let server = settings.access.apply(server);
+        let server = match settings.proxy {
+            Some(identity) => server.proxy_identity(identity),
+            None => server,
+        };
         let server = match settings.audit {
             Some(audit) => server.audit(audit),
             None => server,
@@ -377,6 +390,7 @@ mod tests {
             controllers,
             console: None,
             access: Access::default(),
+            proxy: None,
             admission: AdmissionConfiguration::default(),
             audit: None,
             tokens: TokenKeys::default(),

@@ -3,6 +3,7 @@
 //! ```text
 //! DIR/storage/             the objects and their history
 //! DIR/pki/ca.crt, ca.key   the CA of the serving certificate, which is issued anew at each start
+//! DIR/pki/front-proxy-ca.*  the CA of the certificate that the server presents to extension API servers
 //! DIR/pki/accounts.key     the key that signs the tokens of service accounts
 //! DIR/pki/admin.token      the bearer token of the administrator
 //! ```
@@ -17,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use windlass_server::{TlsIdentity, TokenIssuer, storage::Storage};
+use windlass_server::{ProxyIdentity, TlsIdentity, TokenIssuer, storage::Storage};
 use windlass_storage::{
     DiskStorage, EtcdSnapshot, Options, Retention,
     import::{self, Imported},
@@ -39,6 +40,8 @@ pub(crate) struct Secrets {
     pub(crate) tls: TlsIdentity,
     pub(crate) issuer: TokenIssuer,
     pub(crate) token: String,
+    /// The identity at extension API servers, with its CA in PEM.
+    pub(crate) proxy: Option<(ProxyIdentity, String)>,
 }
 
 /// The prefix of the keys that kube-apiserver writes to etcd.
@@ -86,12 +89,14 @@ impl Secrets {
         let tls = TlsIdentity::persisted(&pki, names)?;
         let issuer = TokenIssuer::default().persisted(&pki.join("accounts.key"))?;
         let token = token(&pki.join("admin.token"), new_token)?;
-        Ok(Self { tls, issuer, token })
+        let proxy = Some(ProxyIdentity::persisted(&pki)?);
+        Ok(Self { tls, issuer, token, proxy })
     }
 
     /// Creates secrets that end with the process.
     pub(crate) fn temporary(names: Vec<String>, token: String) -> Result<Self, Box<dyn Error>> {
-        Ok(Self { tls: TlsIdentity::generate(names)?, issuer: TokenIssuer::default(), token })
+        let (tls, proxy) = (TlsIdentity::generate(names)?, Some(ProxyIdentity::generate()?));
+        Ok(Self { tls, issuer: TokenIssuer::default(), token, proxy })
     }
 }
 

@@ -17,6 +17,7 @@
 
 mod access;
 mod admission;
+mod aggregation;
 mod audit;
 mod authorization;
 mod commands;

@@ -101,6 +101,8 @@ impl Place {
                 let opened = tokio::task::spawn_blocking(move || Secrets::open(&path, names, new_token)).await?;
                 opened.map_err(unsync)?
             }
+            // A new CA at each start would stay in the shared storage.
+            None if is_shared => Secrets { proxy: None, ..Secrets::temporary(names, new_token())? },
             None => Secrets::temporary(names, new_token())?,
         };
         Ok(Opened { storage, secrets, is_shared, encrypted: checked, tasks })

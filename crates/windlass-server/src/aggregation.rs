@@ -8,6 +8,7 @@
 //! proxy        forwards requests
 //! endpoint     finds the address of a service
 //! connection   connections with the TLS settings of an API service
+//! identity     the certificate of this server at other servers
 //! remote       an API service whose requests are forwarded
 //! ```
 //!
@@ -41,9 +42,10 @@ mod documents;
 mod proxy;
 mod endpoint;
 mod connection;
+mod identity;
 mod remote;
 
-pub use self::connection::{ProxyIdentity, ProxyIdentityError};
+pub use self::identity::{ProxyIdentity, ProxyIdentityError};
 pub(crate) use self::{
     controller::start,
     proxy::{Forwarded, forward},

@@ -7,17 +7,16 @@ use std::{
 };
 
 use jiff::Timestamp;
-use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
-};
+use rcgen::{CertificateParams, ExtendedKeyUsagePurpose};
 use rustls::{
     CipherSuite, ConfigBuilder, ServerConfig, SupportedCipherSuite, WantsVerifier,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 
+mod authority;
 mod clients;
 
+pub(crate) use self::authority::{Authority, Issued, common_name};
 pub(crate) use self::clients::{ClientAuthority, ClientCertificate};
 
 /// The names in every generated serving certificate.
@@ -31,9 +30,9 @@ const NAMES: [&str; 7] = [
     "::1",
 ];
 
-/// The files of a persistent CA.
-const CA_CERTIFICATE: &str = "ca.crt";
-const CA_KEY: &str = "ca.key";
+/// The files of a persistent CA, without extension, and its common name.
+const CA_FILE: &str = "ca";
+const CA: &str = "windlass-ca";
 
 /// A server's certificate chain and key.
 ///
@@ -121,9 +120,7 @@ impl TlsIdentity {
     /// Generates a CA and a serving certificate for localhost, `kubernetes.default.svc` and `names` (host names or
     /// addresses).
     pub fn generate<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Result<Self, TlsError> {
-        let key = KeyPair::generate()?;
-        let ca = ca_params().self_signed(&key)?.pem();
-        Self::issued(&key, &ca, names)
+        Self::issued(&Authority::generate(CA)?, names)
     }
 
     /// Generates a serving certificate like [`Self::generate`], signed by the CA in `directory`. Creates the CA on
@@ -131,17 +128,7 @@ impl TlsIdentity {
     ///
     /// Blocks on the file system.
     pub fn persisted<N: Into<String>>(directory: &Path, names: impl IntoIterator<Item = N>) -> Result<Self, TlsError> {
-        let (certificate_path, key_path) = (directory.join(CA_CERTIFICATE), directory.join(CA_KEY));
-        if !key_path.exists() || !certificate_path.exists() {
-            let key = KeyPair::generate()?;
-            let certificate = ca_params().self_signed(&key)?.pem();
-            in_file(directory, fs::create_dir_all(directory))?;
-            in_file(&key_path, write_secret(&key_path, &key.serialize_pem()))?;
-            in_file(&certificate_path, write_secret(&certificate_path, &certificate))?;
-        }
-        let key = KeyPair::from_pem(&in_file(&key_path, fs::read_to_string(&key_path))?)?;
-        let certificate = in_file(&certificate_path, fs::read_to_string(&certificate_path))?;
-        Self::issued(&key, &certificate, names)
+        Self::issued(&Authority::persisted(directory, CA_FILE, CA)?, names)
     }
 
     /// Creates an identity from PEM: the certificate chain (leaf first), its key, and the CA that clients must trust.
@@ -250,11 +237,7 @@ impl TlsIdentity {
         self.config.clone()
     }
 
-    fn issued<N: Into<String>>(
-        ca_key: &KeyPair,
-        ca: &str,
-        names: impl IntoIterator<Item = N>,
-    ) -> Result<Self, TlsError> {
+    fn issued<N: Into<String>>(ca: &Authority, names: impl IntoIterator<Item = N>) -> Result<Self, TlsError> {
         let mut all: Vec<String> = NAMES.map(str::to_owned).into();
         for name in names {
             let name = name.into();
@@ -264,14 +247,9 @@ impl TlsIdentity {
         }
         let mut params = CertificateParams::new(all)?;
         params.distinguished_name = common_name("kube-apiserver");
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        params.use_authority_key_identifier_extension = true;
-        let key = KeyPair::generate()?;
-        // The CA always has the same parameters, so they are not parsed from its certificate.
-        let certificate = params.signed_by(&key, &Issuer::new(ca_params(), ca_key))?;
-        let der = PrivateKeyDer::try_from(key.serialize_der()).map_err(|why| rustls::Error::General(why.to_owned()))?;
-        Self::new(vec![certificate.der().clone()], der, ca)
+        let Issued { chain, key } = ca.issue(params)?;
+        Self::new(chain, key, ca.pem())
     }
 
     fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>, ca: &str) -> Result<Self, TlsError> {
@@ -327,24 +305,6 @@ impl fmt::Debug for TlsIdentity {
     }
 }
 
-fn ca_params() -> CertificateParams {
-    let mut params = CertificateParams::default();
-    params.distinguished_name = common_name("windlass-ca");
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];
-    params
-}
-
-fn common_name(name: &str) -> DistinguishedName {
-    let mut names = DistinguishedName::new();
-    names.push(DnType::CommonName, name);
-    names
-}
-
-fn in_file<T>(path: &Path, result: io::Result<T>) -> Result<T, TlsError> {
-    result.map_err(|source| TlsError::File { path: path.to_owned(), source })
-}
-
 /// Writes a file that only its owner can read, completely or not at all: to a new file with a random name, which is
 /// then moved into place. An existing link is replaced, not followed. The file survives a power failure.
 pub(crate) fn write_secret(path: &Path, text: &str) -> io::Result<()> {
@@ -377,7 +337,7 @@ mod tests {
     fn private_key_file_is_private_and_replaces_a_link() {
         use std::os::unix::fs::{PermissionsExt as _, symlink};
         let directory = tempfile::tempdir().unwrap();
-        let (key, elsewhere) = (directory.path().join(CA_KEY), directory.path().join("elsewhere"));
+        let (key, elsewhere) = (directory.path().join("ca.key"), directory.path().join("elsewhere"));
         fs::write(&elsewhere, "untouched").unwrap();
         fs::set_permissions(&elsewhere, fs::Permissions::from_mode(0o666)).unwrap();
         symlink(&elsewhere, &key).unwrap();

@@ -91,6 +91,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         controllers,
         console: None,
         access: Access::default(),
+        proxy: None,
         admission: AdmissionConfiguration::default(),
         audit: None,
         tokens: TokenKeys::default(),

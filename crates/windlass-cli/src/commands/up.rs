@@ -17,6 +17,7 @@ use super::announce;
 use crate::{
     access::AccessFlags,
     admission,
+    aggregation::AggregationFlags,
     audit::AuditFlags,
     control_plane::{Bound, Settings, warn_if_replaced},
     data_directory::Data,
@@ -60,6 +61,8 @@ pub(crate) struct Options {
     enable_admission_plugins: Vec<String>,
     #[command(flatten)]
     access: Box<AccessFlags>,
+    #[command(flatten)]
+    aggregation: AggregationFlags,
     #[command(flatten)]
     audit: Box<AuditFlags>,
     #[command(flatten)]
@@ -192,6 +195,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     if options.enable_admission_plugins.iter().any(|plugin| plugin == NODE_RESTRICTION) {
         admission = admission.with_node_restriction();
     }
+    let proxy = options.aggregation.load()?;
     let Options {
         bind,
         advertise_address,
@@ -214,6 +218,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         controllers,
         console,
         access,
+        proxy,
         admission,
         audit: audit.build()?,
         tokens,

@@ -23,7 +23,7 @@ use windlass_server::{
 use super::flags::{Flag, Flags, Invocation, help};
 use crate::{
     access::{self, Access, AccessFlags},
-    admission,
+    admission, aggregation,
     audit::{self, AuditFlags},
     commands::announce,
     descriptions,
@@ -117,6 +117,8 @@ const FLAGS: &[Flag] = &[
     Flag { name: "oidc-username-claim", takes: "string", about: "The claim with the user name" },
     Flag { name: "oidc-username-prefix", takes: "string", about: "The prefix of user names" },
     Flag { name: "request-timeout", takes: "duration", about: "The maximum time for a request; 1m by default" },
+    Flag { name: "proxy-client-cert-file", takes: "path", about: "The client certificate at other API servers" },
+    Flag { name: "proxy-client-key-file", takes: "path", about: "Its key" },
     Flag { name: "requestheader-allowed-names", takes: "strings", about: "The names of front proxies" },
     Flag { name: "requestheader-client-ca-file", takes: "path", about: "The CAs of front proxies" },
     Flag { name: "requestheader-extra-headers-prefix", takes: "strings", about: "Prefixes of headers" },
@@ -173,6 +175,9 @@ fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Erro
         builder = builder.advertise_address(advertised);
     }
     builder = builder.descriptions(descriptions::schemas).list_lag(LIST_LAG);
+    if let (Some(certificate), Some(key)) = (flags.get("proxy-client-cert-file"), flags.get("proxy-client-key-file")) {
+        builder = builder.proxy_identity(aggregation::identity(Path::new(certificate), Path::new(key))?);
+    }
     // Both address families may be specified; the first is the default for services.
     if let Some(range) = flags.list("service-cluster-ip-range").next() {
         let cidr: ServiceCidr = range.parse().map_err(|error| format!("--service-cluster-ip-range: {error}"))?;

@@ -27,7 +27,7 @@ use rustls::{
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
     crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject as _},
+    pki_types::{CertificateDer, ServerName, UnixTime},
 };
 use serde_json::Value;
 use tokio::{
@@ -38,7 +38,7 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use windlass_api::BoxError;
 
-use super::remote::ServiceReference;
+use super::{identity::ProxyIdentity, remote::ServiceReference};
 use crate::{object::Tree, trust::Bundle};
 
 /// The time to connect, TLS included.
@@ -46,22 +46,6 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(30);
 /// The time that an unused connection stays open, and the number of these for each address.
 const IDLE_LIMIT: Duration = Duration::from_secs(90);
 const IDLE_CONNECTIONS: usize = 25;
-
-/// The client certificate by which extension API servers recognize the requests of this server: the flags
-/// `--proxy-client-cert-file` and `--proxy-client-key-file` of kube-apiserver.
-#[derive(Clone)]
-pub struct ProxyIdentity {
-    chain: Vec<CertificateDer<'static>>,
-    key: Arc<PrivateKeyDer<'static>>,
-}
-
-/// The error for a client certificate that cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("could not read the {what} of the proxy client as PEM")]
-pub struct ProxyIdentityError {
-    what: &'static str,
-    source: rustls::pki_types::pem::Error,
-}
 
 /// The body of a request to another server.
 pub(crate) type OutgoingBody = http_body_util::combinators::UnsyncBoxBody<Bytes, BoxError>;
@@ -84,22 +68,6 @@ struct Socket(TlsStream<TcpStream>);
 #[derive(Debug)]
 struct NoVerification(Arc<CryptoProvider>);
 
-impl ProxyIdentity {
-    /// Reads the certificate chain (leaf first) and its key from PEM.
-    pub fn from_pem(chain: &str, key: &str) -> Result<Self, ProxyIdentityError> {
-        let error = |what| move |source| ProxyIdentityError { what, source };
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain.as_bytes()).collect();
-        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(error("key"))?;
-        Ok(Self { chain: chain.map_err(error("certificate chain"))?, key: Arc::new(key) })
-    }
-}
-
-impl std::fmt::Debug for ProxyIdentity {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ProxyIdentity").finish_non_exhaustive()
-    }
-}
-
 impl Connection {
     /// Prepares connections with the settings in the specification of an API service.
     pub(super) fn new(
@@ -112,7 +80,7 @@ impl Connection {
         let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let tls = tls.dangerous().with_custom_certificate_verifier(verifier);
         let tls = match identity {
-            Some(identity) => tls.with_client_auth_cert(identity.chain.clone(), identity.key.clone_key())?,
+            Some(identity) => tls.with_client_auth_cert(identity.chain(), identity.key())?,
             None => tls.with_no_client_auth(),
         };
         let name = ServerName::try_from(format!("{}.{}.svc", service.name, service.namespace))?;

@@ -4,10 +4,7 @@ use std::{fmt, sync::Arc};
 
 use serde_json::Value;
 
-use super::{
-    connection::{Connection, ProxyIdentity},
-    documents::Documents,
-};
+use super::{connection::Connection, documents::Documents, identity::ProxyIdentity};
 use crate::{
     discovery::{ForeignVersion, Freshness},
     object::Tree,

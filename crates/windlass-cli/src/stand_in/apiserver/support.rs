@@ -54,8 +54,6 @@ const IGNORED: &[&str] = &[
     "permit-address-sharing",
     "permit-port-sharing",
     "profiling",
-    "proxy-client-cert-file",
-    "proxy-client-key-file",
     "runtime-config",
     "runtime-config-emulation-forward-compatible",
     "service-account-extend-token-expiration",
