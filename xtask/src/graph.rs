@@ -85,6 +85,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ingress-manager", &["windlass", "windlass-controllers"]),
     ("registry-sync", &["windlass", "windlass-controllers"]),
     ("evolution", &["windlass"]),
+    ("extension-server", &["windlass"]),
     ("bench-bucket-operator", &["windlass"]),
     ("website-operator", &["windlass"]),
     ("windlass-bench", &[ALL]),

@@ -451,17 +451,7 @@ impl Access {
 
     /// Accepts the front proxies of a CA, unless others are configured.
     pub(crate) fn accept_front_proxies(&mut self, ca: String) {
-        let list = |text: &str| vec![text.to_owned()];
-        self.proxy.get_or_insert_with(|| {
-            let proxy = FrontProxy {
-                allowed_names: list(ProxyIdentity::NAME),
-                username_headers: list("X-Remote-User"),
-                uid_headers: list("X-Remote-Uid"),
-                group_headers: list("X-Remote-Group"),
-                extra_header_prefixes: list("X-Remote-Extra-"),
-            };
-            (proxy, ca)
-        });
+        self.proxy.get_or_insert_with(|| (FrontProxy::of_names([ProxyIdentity::NAME]), ca));
     }
 
     /// Reports whether front proxies are accepted.

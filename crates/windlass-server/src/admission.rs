@@ -14,7 +14,7 @@ use windlass_api::{Cause, GroupResource, Status};
 use crate::{
     authz::Authorizer,
     registry::{Admission, Attributes, Operation, Registry},
-    resource::{Item, Target},
+    resource::{Item, OwnRules, Target},
 };
 
 mod certificates;
@@ -25,6 +25,7 @@ mod escalation;
 mod limits;
 mod node_restriction;
 mod nodes;
+mod own_rules;
 mod pod_security;
 mod pods;
 mod protection;
@@ -40,6 +41,7 @@ pub(crate) use self::{
     limits::LimitRanges,
     node_restriction::NodeRestriction,
     nodes::TaintNewNodes,
+    own_rules::OwnResources,
     pods::PodDefaults,
     protection::ProtectStorage,
     service_accounts::ServiceAccounts,
@@ -58,6 +60,11 @@ pub enum PodAccounts {
     /// A pod's service account must exist, and the pod gets its token. This is the plugin `ServiceAccount` of
     /// kube-apiserver.
     Required,
+}
+
+/// Returns the plugins of a server with the kinds of a program only.
+pub(crate) fn extension_chain(rules: OwnRules, authorizer: Arc<Authorizer>) -> Vec<Arc<dyn Admission>> {
+    vec![Arc::new(CreateOnUpdate(authorizer)), Arc::new(OwnResources(Arc::new(rules)))]
 }
 
 /// Returns the plugins, in order.

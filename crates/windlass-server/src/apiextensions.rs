@@ -8,7 +8,8 @@
 //!   └ schema      a compiled schema
 //!       └ prune       drops unknown fields and nulls, applies defaults
 //!       └ validate    validates objects
-//!   └ conversion_webhook a conversion webhook
+//!   └ translator  the conversion by a webhook or by the rules of the program
+//!       └ conversion_webhook a conversion webhook
 //! ```
 //!
 //! Guaranteed: a CRD becomes `Established` only after its routes, discovery and OpenAPI have been published, in one
@@ -24,6 +25,7 @@ mod formats;
 mod prune;
 mod schema;
 mod structural;
+mod translator;
 mod validate;
 
 pub(crate) use self::controller::{begin_deletion, start};

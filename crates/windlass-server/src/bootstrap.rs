@@ -18,6 +18,7 @@ use crate::{
     admission::{self, AdmissionConfiguration, PodAccounts},
     apiextensions,
     authz::{self, Authorizer, default_roles},
+    extension::ExtensionApi,
     kinds::{
         self, KindOptions, SYSTEM_CLASSES,
         core::service::{AddressAllocator, ServiceCidr, start_repair},
@@ -60,6 +61,8 @@ pub(crate) struct RegistryOptions {
     pub(crate) service_cidr: ServiceCidr,
     pub(crate) pod_accounts: PodAccounts,
     pub(crate) admission: Arc<AdmissionConfiguration>,
+    /// The kinds of a program that extends a cluster. The server then has no others.
+    pub(crate) extension: Option<Arc<ExtensionApi>>,
     /// The lifetime of events; `None` for the default.
     pub(crate) event_lifetime: Option<Duration>,
     /// The time by which lists can miss recent writes to other kinds.
@@ -94,13 +97,27 @@ pub(crate) async fn start(
     authorizer: Arc<Authorizer>,
     own: Announced,
 ) -> Result<(Registry, Option<Presence>), Status> {
-    let RegistryOptions { kubernetes, service_cidr, pod_accounts, admission, event_lifetime, list_lag, advertised } =
-        choices;
+    let RegistryOptions {
+        kubernetes,
+        service_cidr,
+        pod_accounts,
+        admission,
+        extension,
+        event_lifetime,
+        list_lag,
+        advertised,
+    } = choices;
     let allocator = AddressAllocator::new(entropy.clone(), kubernetes);
     let options = KindOptions { kubernetes, allocator: Arc::clone(&allocator), event_lifetime };
     let commits = authorizer.last_commits();
-    let plugins = admission::chain(pod_accounts, &admission, authorizer);
+    let plugins = match &extension {
+        Some(api) => admission::extension_chain(api.rules().clone(), authorizer),
+        None => admission::chain(pod_accounts, &admission, authorizer),
+    };
     let registry = Registry::new(storage, kinds::built_ins(&options), plugins, clock, entropy).await?;
+    if let Some(api) = &extension {
+        registry.set_own_rules(api.rules().clone());
+    }
     registry.record_commits(commits);
     allocator.attach(&registry);
     let is_shared = registry.storage().is_shared();
@@ -118,6 +135,9 @@ pub(crate) async fn start(
         None
     };
     registry.keep_task(apiextensions::start(&registry).await?);
+    if let Some(api) = &extension {
+        api.install(&registry).await?;
+    }
     if !list_lag.is_zero() {
         registry.set_list_lag(ListLag::new(list_lag));
     }

@@ -369,6 +369,12 @@ async fn answer(server: &Arc<State>, exchange: Exchange, body: RequestBody) -> R
     if exchange.info.path.starts_with("//") {
         return Err(Failure::NotFound);
     }
+    if let Some(api) = &server.choices.extension {
+        let is_own = exchange.info.resource.as_ref().is_none_or(|resource| api.has_group(&resource.group));
+        if !is_own {
+            return Err(Failure::NotFound);
+        }
+    }
     let (remotes, path) = (server.aggregation().remotes(), exchange.info.path.as_str());
     if let Some(remote) = remotes.route(path).or_else(|| remotes.openapi_route(path)) {
         return forward(server, &exchange, remote, body).await;
@@ -453,7 +459,10 @@ async fn answer_server_endpoint(server: &Arc<State>, exchange: &Exchange) -> Res
 async fn answer_discovery(server: &Arc<State>, exchange: &Exchange) -> Result<Response<Body>, Failure> {
     let path = exchange.info.path.as_str();
     let registry = server.registry().await?;
-    let table = registry.resources();
+    let table = match &server.choices.extension {
+        Some(api) => Arc::new(api.visible(&registry.resources())),
+        None => registry.resources(),
+    };
     if matches!(path, "/" | "/index.html") {
         let compact = json::encode(&health::index(&table, server.added_check()));
         return Ok(respond::document(StatusCode::OK, compact, Encoding::PrettyJson));

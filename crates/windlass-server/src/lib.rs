@@ -9,6 +9,7 @@
 //! reviews         access reviews, and tokens of service accounts
 //! state           the state that all requests share
 //! bootstrap       the objects that every cluster has, and the background tasks
+//! extension       the kinds of a program that extends a cluster
 //! admission       the admission plugins and webhooks
 //! kinds           the rules of the built-in kinds: defaults, validation, conversion
 //! apiextensions   CustomResourceDefinitions and custom resources
@@ -72,6 +73,7 @@ mod health;
 mod reviews;
 mod state;
 mod bootstrap;
+mod extension;
 mod admission;
 mod kinds;
 mod apiextensions;
@@ -123,9 +125,11 @@ pub use self::{
     },
     budget::Limits,
     encoded::{DamagedBody, is_body},
+    extension::ExtensionApi,
     http::Body,
     identity::User,
     kubernetes::{KubernetesVersion, UnknownKubernetesVersion},
+    resource::ResourceRules,
     server::{Server, ServerBuilder, Service},
     tls::{TlsError, TlsIdentity, TlsVersion},
 };

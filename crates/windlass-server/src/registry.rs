@@ -24,7 +24,7 @@ use crate::{
     audit::AuditContext,
     encoded::Encoded,
     identity::User,
-    resource::{Conversions, Item, ResourceInfo, ResourceTable, Target, WriteContext},
+    resource::{Conversions, Item, OwnRules, ResourceInfo, ResourceTable, Target, WriteContext},
     storage::{Change, CommitError, Revision, Storage, StorageError, StoredValue, last_commits::LastCommits},
     trace_context::TraceContext,
     warning::Warnings,
@@ -93,6 +93,7 @@ struct Inner {
     entropy: Entropy,
     list_lag: OnceLock<ListLag>,
     last_commits: OnceLock<Arc<LastCommits>>,
+    own_rules: OnceLock<OwnRules>,
     /// Background tasks. They end when they are dropped with the registry.
     tasks: Mutex<Vec<Box<dyn Any + Send>>>,
 }
@@ -188,6 +189,7 @@ impl Registry {
             entropy,
             list_lag: OnceLock::new(),
             last_commits: OnceLock::new(),
+            own_rules: OnceLock::new(),
             tasks: Mutex::default(),
         }));
         for resource in registry.resources().iter() {
@@ -288,6 +290,17 @@ impl Registry {
         if let Some(lag) = self.0.list_lag.get() {
             lag.record_write(key);
         }
+    }
+
+    /// Returns the rules of the program's own resources.
+    pub(crate) fn own_rules(&self) -> &OwnRules {
+        self.0.own_rules.get_or_init(OwnRules::default)
+    }
+
+    /// Sets the rules of the program's own resources, before the first one is served.
+    pub(crate) fn set_own_rules(&self, rules: OwnRules) {
+        // Set once, when the server starts.
+        let _ = self.0.own_rules.set(rules);
     }
 
     /// Records the commits from now on.

@@ -6,16 +6,19 @@ mod column;
 mod conversion;
 mod info;
 mod item;
+mod own_rules;
 mod pod_gates;
 mod resets;
 mod strategy;
 mod target;
 
+pub use self::own_rules::ResourceRules;
 pub(crate) use self::{
     column::{Column, CustomColumn},
     conversion::{Conversion, Conversions, Hub, VersionConverter},
     info::{CustomShape, ResourceInfo, ResourceTable, Shape, SubresourceInfo, TaggedBody},
     item::{Body, Item},
+    own_rules::OwnRules,
     resets::Resets,
     strategy::{
         Allocation, AllocationMode, Deletion, Dependents, FieldRule, GatedField, Generation, MetadataRule, Part, Rules,

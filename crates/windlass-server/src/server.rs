@@ -34,6 +34,7 @@ use crate::{
     bootstrap::{Authorities, RegistryOptions},
     budget::{Budget, Limits},
     descriptions::Descriptions,
+    extension::ExtensionApi,
     http::{Body, Origin, RequestBody, Trust, handle},
     identity::User,
     kinds::core::service::ServiceCidr,
@@ -283,6 +284,15 @@ impl ServerBuilder {
     /// Sets the audit policy and its backends. By default there is no audit log.
     pub fn audit(mut self, audit: AuditConfiguration) -> Self {
         self.audit = Some(audit);
+        self
+    }
+
+    /// Serves the kinds of a program, and no others, for an `APIService` of a cluster.
+    ///
+    /// Such a server usually trusts the cluster's front proxy ([`Self::front_proxy`]) and lets the cluster decide about
+    /// permissions ([`AuthorizerChain::reviewed_by`]).
+    pub fn extension(mut self, api: ExtensionApi) -> Self {
+        self.choices.extension = Some(Arc::new(api));
         self
     }
 

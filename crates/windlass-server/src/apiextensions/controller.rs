@@ -33,7 +33,7 @@ use self::{
     conditions::{accepted, condition},
     names::NameTable,
 };
-use super::custom;
+use super::{custom, translator::translator};
 use crate::apiextensions::controller::instance_deletion::InstanceDeletion;
 use crate::apiextensions::crd::{Approval, Crd, FINALIZER, Names};
 use crate::{
@@ -272,7 +272,7 @@ impl Controller {
         if !may_serve || self.published.get(&crd.name) == Some(crd) {
             return;
         }
-        let new = custom::resources(crd, registry.resources().kubernetes(), registry.entropy());
+        let new = custom::resources(crd, registry.resources().kubernetes(), translator(registry, crd));
         registry.change_resources(|table| {
             let is_other = |resource: &&Arc<ResourceInfo>| !defines(crd, resource);
             table.all().iter().filter(is_other).cloned().chain(new).collect()

@@ -108,7 +108,7 @@ fn response<'a>(answer: &'a Value, version: &str, uid: &str) -> Result<&'a [Valu
 
 /// Returns a converted object with the original's metadata. Returns an error if the webhook changed fields that it must
 /// not change.
-fn checked(original: &Value, mut converted: Value, to: &str, place: usize) -> Result<Value, Status> {
+pub(super) fn checked(original: &Value, mut converted: Value, to: &str, place: usize) -> Result<Value, Status> {
     let source = gvk(original.text(&["apiVersion"]), original.text(&["kind"]));
     let refused = |what: &str, why: String| {
         Err(Status::unclassified(format!("conversion webhook for {source} returned invalid {what}: {why}")))
@@ -178,7 +178,7 @@ fn restore_metadata(mut metadata: Value, converted: &Value) -> Result<Value, Str
 }
 
 /// Formats a version and kind as Go does: `example.com/v1, Kind=Website`.
-fn gvk(api_version: &str, kind: &str) -> String {
+pub(super) fn gvk(api_version: &str, kind: &str) -> String {
     let version = if api_version.contains('/') { api_version.to_owned() } else { format!("/{api_version}") };
     format!("{version}, Kind={kind}")
 }

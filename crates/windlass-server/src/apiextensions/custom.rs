@@ -7,7 +7,7 @@ use std::{
 
 use futures::future::BoxFuture;
 use serde_json::Value;
-use windlass_api::{Cause, Entropy, FieldValidation, GroupKind, GroupResource, Status, StatusDetails, reason};
+use windlass_api::{Cause, FieldValidation, GroupKind, GroupResource, Status, StatusDetails, reason};
 
 use super::{
     prune,
@@ -15,10 +15,7 @@ use super::{
     structural::stored_dialect,
     validate,
 };
-use crate::apiextensions::{
-    conversion_webhook::Webhook,
-    crd::{Crd, DefinitionVersion, ScalePaths},
-};
+use crate::apiextensions::crd::{Crd, DefinitionVersion, ScalePaths};
 use crate::{
     codec::{CustomKind, Decoded, Format, decode_object_meta, go_numbers, sort_keys, strict_error},
     field_manager::{self, Type},
@@ -68,9 +65,13 @@ const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", 
 const SUBRESOURCE_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 /// Returns the resources of a CRD: one per served version.
-pub(super) fn resources(crd: &Crd, kubernetes: KubernetesVersion, entropy: &Entropy) -> Vec<Arc<ResourceInfo>> {
+pub(super) fn resources(
+    crd: &Crd,
+    kubernetes: KubernetesVersion,
+    translator: Option<Arc<dyn VersionConverter>>,
+) -> Vec<Arc<ResourceInfo>> {
     let Some(storage) = crd.storage() else { return Vec::new() };
-    let mut stored = Stored::new(crd, storage, kubernetes, entropy);
+    let mut stored = Stored::new(crd, storage, kubernetes, translator);
     let types = Arc::clone(&stored.types);
     let (served, unserved): (Vec<_>, Vec<_>) =
         crd.versions.iter().zip(&*types).partition(|(version, _)| version.served);
@@ -91,10 +92,10 @@ pub(super) fn prefix(crd: &Crd) -> String {
 pub(super) fn stored_resource(
     crd: &Crd,
     kubernetes: KubernetesVersion,
-    entropy: &Entropy,
+    translator: Option<Arc<dyn VersionConverter>>,
 ) -> Option<Arc<ResourceInfo>> {
     let storage = crd.storage()?;
-    let stored = Stored::new(crd, storage, kubernetes, entropy);
+    let stored = Stored::new(crd, storage, kubernetes, translator);
     Some(Arc::new(resource(crd, storage, Arc::clone(&stored.ty), &stored)))
 }
 
@@ -103,18 +104,21 @@ struct Stored {
     ty: Arc<CustomType>,
     /// All versions in the order of the CRD. An object may be stored in any of them.
     types: Arc<[Arc<CustomType>]>,
-    webhook: Option<Arc<dyn VersionConverter>>,
+    translator: Option<Arc<dyn VersionConverter>>,
     unserved: Arc<[Arc<ResourceInfo>]>,
 }
 
 impl Stored {
-    fn new(crd: &Crd, storage: &DefinitionVersion, kubernetes: KubernetesVersion, entropy: &Entropy) -> Self {
-        let webhook = Webhook::of(&crd.conversion, entropy);
+    fn new(
+        crd: &Crd,
+        storage: &DefinitionVersion,
+        kubernetes: KubernetesVersion,
+        translator: Option<Arc<dyn VersionConverter>>,
+    ) -> Self {
         let type_of = |version| Arc::new(CustomType::new(crd, version, kubernetes, &storage.name));
         let ty = type_of(storage);
         let types = crd.versions.iter().map(|version| if version.storage { Arc::clone(&ty) } else { type_of(version) });
-        let webhook = webhook.map(|webhook| Arc::new(webhook) as Arc<dyn VersionConverter>);
-        Self { types: types.collect(), ty, webhook, unserved: Arc::new([]) }
+        Self { types: types.collect(), ty, translator, unserved: Arc::new([]) }
     }
 }
 
@@ -187,7 +191,7 @@ fn conversion(shown: &Arc<CustomType>, stored: &Stored) -> Conversion {
         stored: Shape::Custom(Arc::clone(&stored.ty) as Arc<dyn CustomShape>),
         from_stored: Arc::new(convert(shown)),
         to_stored: Arc::new(convert(&stored.ty)),
-        translator: stored.webhook.clone(),
+        translator: stored.translator.clone(),
         unserved: Arc::clone(&stored.unserved),
     }
 }

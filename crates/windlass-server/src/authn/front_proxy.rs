@@ -25,6 +25,20 @@ pub struct FrontProxy {
 }
 
 impl FrontProxy {
+    /// Creates settings with the headers that kube-apiserver and Windlass send, for proxies whose certificates have one of
+    /// these common names.
+    #[must_use]
+    pub fn of_names<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
+        let header = |name: &str| vec![name.to_owned()];
+        Self {
+            allowed_names: names.into_iter().map(Into::into).collect(),
+            username_headers: header("X-Remote-User"),
+            uid_headers: header("X-Remote-Uid"),
+            group_headers: header("X-Remote-Group"),
+            extra_header_prefixes: header("X-Remote-Extra-"),
+        }
+    }
+
     /// Reports whether a proxy whose certificate has this common name may send the headers.
     pub(super) fn allows(&self, name: &str) -> bool {
         self.allowed_names.is_empty() || self.allowed_names.iter().any(|allowed| allowed == name)

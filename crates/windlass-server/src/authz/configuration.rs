@@ -294,6 +294,22 @@ impl AuthorizationConfiguration {
     }
 }
 
+impl AuthorizerChain {
+    /// Creates a chain of one reviewer, as the API servers use that extend a cluster: the cluster decides. A decision is
+    /// cached for 10 s.
+    pub fn reviewed_by(reviewer: Arc<dyn AccessReviewer>) -> Self {
+        const CACHED: Duration = Duration::from_secs(10);
+        let options = AuthorizationWebhookOptions {
+            version: "v1".to_owned(),
+            authorized_ttl: CACHED,
+            unauthorized_ttl: CACHED,
+            ..AuthorizationWebhookOptions::new(PathBuf::new())
+        };
+        let link = Link::Webhook(Webhook::from_options(&options).build(reviewer));
+        Self::new(vec![("cluster".to_owned(), link)])
+    }
+}
+
 impl Webhook {
     fn from_options(options: &AuthorizationWebhookOptions) -> Self {
         let seconds = |duration: Duration| Some(format!("{}s", duration.as_secs_f64()));

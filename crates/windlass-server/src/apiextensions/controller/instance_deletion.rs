@@ -7,6 +7,7 @@ use windlass_api::{Status, format_time};
 
 use super::{super::custom, conditions::set_condition, params, target};
 use crate::apiextensions::crd::{Crd, FINALIZER};
+use crate::apiextensions::translator::translator;
 use crate::{
     object::{Tree, metadata_mut},
     registry::{DeleteParams, GetParams, ListParams, Registry, WeakRegistry},
@@ -38,7 +39,11 @@ impl InstanceDeletion {
             storage: Arc::clone(registry.storage()),
             name: definition.name.clone(),
             uid: definition.uid.clone(),
-            resource: custom::stored_resource(definition, registry.resources().kubernetes(), registry.entropy())?,
+            resource: custom::stored_resource(
+                definition,
+                registry.resources().kubernetes(),
+                translator(registry, definition),
+            )?,
         })
     }
 
