@@ -11,7 +11,7 @@ use k8s_openapi::{
     ByteString,
     api::core::v1::{Secret, ServiceAccount},
 };
-use windlass_api::{BoxError, Object, ObjectExt, ObjectRef};
+use windlass_api::{BoxError, ObjectExt, ObjectRef};
 use windlass_cache::Cached;
 use windlass_runtime::{Action, Context, Controller, Manager, Watch};
 
@@ -69,8 +69,9 @@ pub(crate) fn add_to(manager: &mut Manager, signer: TokenSigner, root_ca: Option
 
 /// Returns the account of a secret.
 fn account_of(secret: &Cached<Secret>) -> Option<ObjectRef<ServiceAccount>> {
-    let account = secret.meta().annotations().get(NAME).map(|name| name.to_string())?;
-    Some(ObjectRef::new(account).within(secret.meta().namespace()?.clone()))
+    let decoded = secret.get().ok()?;
+    let account = decoded.annotations().get(NAME)?;
+    Some(ObjectRef::new(account.as_str()).within(secret.meta().namespace()?.clone()))
 }
 
 async fn reconcile(
@@ -79,9 +80,13 @@ async fn reconcile(
     signer: &TokenSigner,
     root_ca: Option<&str>,
 ) -> Result<Action, ReconcileError> {
-    let secrets = cx.store::<Secret>().list();
-    let mut secrets = secrets.iter().filter(|secret| account_of(secret).as_ref() == Some(key)).peekable();
-    if secrets.peek().is_none() {
+    let mut secrets = Vec::new();
+    for secret in cx.store::<Secret>().list() {
+        if account_of(&secret).as_ref() == Some(key) {
+            secrets.push(secret.get()?);
+        }
+    }
+    if secrets.is_empty() {
         return Ok(Action::await_change());
     }
     // The cache may be stale, and a deletion is final, so the server is asked.
@@ -90,7 +95,6 @@ async fn reconcile(
         None => cx.live().get_opt::<ServiceAccount>(key.clone()).await?.map(Arc::new),
     };
     for secret in secrets {
-        let secret = secret.get()?;
         if secret.is_deleting() {
             continue;
         }

@@ -50,7 +50,10 @@ fn wrong_flags_are_rejected_in_the_words_of_the_real_server() {
         (vec![flag("authentication-token-webhook-config-file", "/none")], "cannot use /none: ".to_owned()),
         (vec![flag("token-auth-file", &tokens)], format!("token file '{tokens}' must have at least 3 columns")),
         (vec![flag("client-ca-file", "/none")], "cannot read /none: ".to_owned()),
-        (vec!["--requestheader-group-headers= ".to_owned()], "empty value in \"requestheader-group-headers\"".to_owned()),
+        (
+            vec!["--requestheader-group-headers= ".to_owned()],
+            "empty value in \"requestheader-group-headers\"".to_owned(),
+        ),
         (vec!["--authorization-mode=ABAC".to_owned()], "authorization-mode \"ABAC\" is not supported".to_owned()),
         (
             vec!["--authorization-webhook-config-file=/none".to_owned()],
