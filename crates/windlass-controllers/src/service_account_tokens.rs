@@ -197,4 +197,30 @@ mod tests {
         secret.annotations_mut().insert(UID.to_owned(), "earlier".to_owned());
         assert!(!is_of(&secret, &account));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn secret_gets_a_token_and_is_deleted_with_its_account() -> Result<(), Box<dyn std::error::Error>> {
+        let env = windlass_envtest::Environment::start().await;
+        let mut manager = env.manager();
+        let (mut secret, mut account, signer) = objects();
+        add_to(&mut manager, signer, Some("PEM".into()));
+        env.run(manager);
+        for metadata in [&mut secret.metadata, &mut account.metadata] {
+            metadata.namespace = Some("default".to_owned());
+            metadata.uid = None;
+        }
+        let created = env.client().create(&account).await?;
+        env.client().create(&secret).await?;
+        let key = secret.object_ref();
+        let filled = env.eventually::<Secret>("s", |secret| secret.data.is_some()).await;
+        let token = String::from_utf8(filled.data.as_ref().unwrap()[TOKEN].0.clone())?;
+        assert_eq!(token, format!("default robot {} s", created.uid().unwrap()));
+        env.client().delete::<ServiceAccount>(account.object_ref()).await?;
+        let started = tokio::time::Instant::now();
+        while env.client().get_opt::<Secret>(key.clone()).await?.is_some() {
+            assert!(started.elapsed() < std::time::Duration::from_mins(1), "the secret is still there");
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        Ok(env.stop().await?)
+    }
 }
