@@ -98,16 +98,13 @@ async fn reconcile(
         if secret.is_deleting() {
             continue;
         }
-        match account.as_deref().filter(|account| is_of(&secret, account)) {
-            Some(account) => {
-                if let Some(filled) = filled(&secret, account, signer, root_ca)? {
-                    cx.client().update(&filled).await?;
-                }
+        if let Some(account) = account.as_deref().filter(|account| is_of(&secret, account)) {
+            if let Some(filled) = filled(&secret, account, signer, root_ca)? {
+                cx.client().update(&filled).await?;
             }
-            None => {
-                let uid = secret.uid().unwrap_or_default();
-                cx.client().delete::<Secret>(secret.object_ref()).uid(uid).await?;
-            }
+        } else {
+            let uid = secret.uid().unwrap_or_default();
+            cx.client().delete::<Secret>(secret.object_ref()).uid(uid).await?;
         }
     }
     Ok(Action::await_change())

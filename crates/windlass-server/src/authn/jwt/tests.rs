@@ -153,6 +153,7 @@ async fn tokens_of_other_issuers_are_ignored_without_a_fetch() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn invalid_configurations_are_rejected_with_field_and_value() {
     let minimal = || {
         json!({
@@ -260,6 +261,10 @@ fn invalid_configurations_are_rejected_with_field_and_value() {
     for (change, why) in cases {
         assert_eq!(error(change), format!("invalid authentication configuration: {why}"));
     }
+}
+
+#[test]
+fn invalid_files_are_rejected() {
     let read = |file: Value| AuthenticationConfiguration::parse(file).unwrap_err();
     let kind = read(json!({"apiVersion": "v1", "kind": "AuthenticationConfiguration"})).to_string();
     assert!(kind.contains("apiVersion: Unsupported value: \"v1\""), "{kind}");
