@@ -62,9 +62,9 @@ cases! {
     reviews
     rules
     schemas
+    secret_tokens
     service_rules
     services
-    secret_tokens
     storage
     strategic
     subresources

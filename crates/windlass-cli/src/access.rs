@@ -86,7 +86,7 @@ pub(crate) struct AccessFlags {
     #[command(flatten)]
     oidc: OidcFlags,
     #[command(flatten)]
-    webhook: WebhookFlags,
+    webhook: TokenWebhookFlags,
     #[command(flatten)]
     proxy: ProxyFlags,
     /// Authorizers, in order: AlwaysAllow, AlwaysDeny, Node, RBAC or Webhook. Defaults to RBAC
@@ -140,7 +140,7 @@ struct OidcFlags {
 
 /// The flags of the token webhook.
 #[derive(Args, Clone, Debug, Default)]
-struct WebhookFlags {
+struct TokenWebhookFlags {
     /// Kubeconfig of a webhook that identifies the users of tokens which no other authenticator knows
     #[arg(long, value_name = "FILE")]
     authentication_token_webhook_config_file: Option<PathBuf>,
@@ -360,7 +360,7 @@ impl OidcFlags {
     }
 }
 
-impl WebhookFlags {
+impl TokenWebhookFlags {
     fn build(self) -> Result<Option<TokenWebhook>, Box<dyn Error>> {
         let version = match self.authentication_token_webhook_version.as_deref() {
             None | Some("v1beta1") => TokenReviewVersion::V1Beta1,

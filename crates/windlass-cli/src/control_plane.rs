@@ -25,7 +25,7 @@ use windlass_client::{
     kubeconfig::{Cluster, Context, Selection, User},
     warnings::IgnoreWarnings,
 };
-use windlass_controllers::{BuiltIn, Controllers};
+use windlass_controllers::{BuiltIn, Controllers, TokenRequest, TokenSigner};
 use windlass_runtime::{LeaderElection, Manager};
 use windlass_server::{
     AdmissionConfiguration, AuditConfiguration, KubernetesVersion, PodAccounts, ProxyIdentity, Server,
@@ -196,7 +196,12 @@ impl Bound {
             let (server, stopped) = (server.clone(), wait(stopped.clone()));
             tokio::spawn(async move { server.serve(listener, tls, stopped).await })
         };
-        let controllers = settings.controllers.nodes(settings.nodes).root_ca(ca);
+        let issuer = server.clone();
+        let signer = TokenSigner::new(move |request| {
+            let TokenRequest { namespace, account, uid, secret } = request;
+            Ok(issuer.issue_legacy_token(namespace, account, uid, secret)?)
+        });
+        let controllers = settings.controllers.nodes(settings.nodes).root_ca(ca).token_signer(signer);
         let managing = Managing { controllers, console: console.map(|(socket, _)| socket), is_shared };
         let managing = tokio::spawn(managing.run(client(&server), stopped));
         Ok(ControlPlane { server, stop, serving, managing, managed: None, _tasks: tasks })

@@ -6,9 +6,10 @@ use thiserror::Error;
 use windlass_runtime::Manager;
 
 use crate::{
-    Autoscaling, Pace, autoscaler, cronjob, daemonset, deployment, disruption, endpoints, ephemeral_volume,
-    garbage_collector, job, namespace, node_lifecycle, nodes, replicaset, resource_quota, role_aggregation,
-    service_account, statefulset, storage_protection, storage_version_migrator, ttl_after_finished, volumes,
+    Autoscaling, Pace, TokenSigner, autoscaler, cronjob, daemonset, deployment, disruption, endpoints,
+    ephemeral_volume, garbage_collector, job, namespace, node_lifecycle, nodes, replicaset, resource_quota,
+    role_aggregation, service_account, service_account_tokens, statefulset, storage_protection,
+    storage_version_migrator, ttl_after_finished, volumes,
 };
 
 /// The default number of simulated nodes.
@@ -76,6 +77,7 @@ pub struct Controllers {
     nodes: usize,
     pace: Pace,
     root_ca: Option<Arc<str>>,
+    token_signer: Option<TokenSigner>,
     autoscaling: Autoscaling,
 }
 
@@ -177,6 +179,7 @@ impl Controllers {
             nodes: NODES,
             pace: Pace::default(),
             root_ca: None,
+            token_signer: None,
             autoscaling: Autoscaling::default(),
         }
     }
@@ -197,6 +200,13 @@ impl Controllers {
     /// certificate.
     pub fn root_ca(mut self, pem: impl Into<Arc<str>>) -> Self {
         self.root_ca = Some(pem.into());
+        self
+    }
+
+    /// Sets the signer of the tokens in secrets of type `kubernetes.io/service-account-token`, which the controller of
+    /// ServiceAccounts fills in. Without it, such secrets stay empty.
+    pub fn token_signer(mut self, signer: TokenSigner) -> Self {
+        self.token_signer = Some(signer);
         self
     }
 
@@ -242,7 +252,12 @@ impl Controllers {
                 BuiltIn::EndpointSliceMirroring => endpoints::add_mirror_to(manager),
                 BuiltIn::Endpoints => endpoints::add_legacy_to(manager),
                 BuiltIn::Namespace => namespace::add_to(manager),
-                BuiltIn::ServiceAccount => service_account::add_to(manager, self.root_ca.clone()),
+                BuiltIn::ServiceAccount => {
+                    service_account::add_to(manager, self.root_ca.clone());
+                    if let Some(signer) = &self.token_signer {
+                        service_account_tokens::add_to(manager, signer.clone(), self.root_ca.clone());
+                    }
+                }
                 BuiltIn::ResourceQuota => resource_quota::add_to(manager),
                 BuiltIn::RoleAggregation => role_aggregation::add_to(manager),
                 BuiltIn::GarbageCollector => garbage_collector::add_to(manager),

@@ -22,6 +22,9 @@ pub enum ReconcileError {
     /// A watch cannot be started.
     #[error(transparent)]
     Watch(#[from] windlass_runtime::Error),
+    /// The token of a service account cannot be signed.
+    #[error("the token of a service account cannot be signed")]
+    Token(#[source] windlass_api::BoxError),
     /// The object's selector is invalid.
     #[error("the object's selector is invalid")]
     Selector(#[from] SelectorError),
@@ -47,7 +50,12 @@ impl ReconcileError {
         let error = match self {
             Self::StaleCache { .. } => return true,
             Self::Client(error) => error,
-            Self::Decode(_) | Self::Index(_) | Self::Watch(_) | Self::Selector(_) | Self::Conflict { .. } => {
+            Self::Decode(_)
+            | Self::Index(_)
+            | Self::Watch(_)
+            | Self::Token(_)
+            | Self::Selector(_)
+            | Self::Conflict { .. } => {
                 return false;
             }
         };

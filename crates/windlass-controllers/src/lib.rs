@@ -47,6 +47,7 @@ mod replicaset;
 mod resource_quota;
 mod role_aggregation;
 mod service_account;
+mod service_account_tokens;
 mod statefulset;
 mod storage_protection;
 mod storage_version_migrator;
@@ -62,6 +63,7 @@ pub use autoscaler::{
 pub use catalog::{BuiltIn, Controllers, ControllersError};
 pub use error::ReconcileError;
 pub use nodes::Pace;
+pub use service_account_tokens::{TokenRequest, TokenSigner};
 
 /// The examples of README.md.
 #[cfg(doctest)]

@@ -369,12 +369,11 @@ impl Authenticator {
         let verified = if let Some(verified) = self.token_cache.get(&key, now) {
             verified
         } else {
-            let verified = match self.issuer.verify_legacy(sent, audiences)? {
-                Some(claims) => Verified { identity: claims.identity(), subject: Subject::Legacy(claims) },
-                None => {
-                    let claims = self.issuer.verify(sent, audiences)?;
-                    Verified { identity: claims.identity(), subject: Subject::Account(claims) }
-                }
+            let verified = if let Some(claims) = self.issuer.verify_legacy(sent, audiences)? {
+                Verified { identity: claims.identity(), subject: Subject::Legacy(claims) }
+            } else {
+                let claims = self.issuer.verify(sent, audiences)?;
+                Verified { identity: claims.identity(), subject: Subject::Account(claims) }
             };
             let verified = Arc::new(verified);
             self.token_cache.insert(key, now, Arc::clone(&verified));

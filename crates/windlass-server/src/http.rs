@@ -260,8 +260,7 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
         };
         let begun = RequestAudit::begin(server.audit(), &audited, &caller).await;
         audit = begun.map_err(|_| exchange.internal("failed to store audit event"))?;
-        exchange.audit = audit.context().clone();
-        annotations.into_iter().for_each(|(key, value)| exchange.audit.annotate(key, value));
+        exchange.audit = annotated(audit.context(), annotations);
         exchange.user = {
             let authorized = pin!(authorize(&server, caller, &exchange));
             until(exchange.deadline, authorized).await?
@@ -303,6 +302,14 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
         return response;
     }
     response.map(|body| body.followed_by(audit.complete()))
+}
+
+/// Returns the event of a request with the annotations of its authentication.
+fn annotated(audit: &AuditContext, annotations: Vec<(&'static str, String)>) -> AuditContext {
+    for (key, value) in annotations {
+        audit.annotate(key, value);
+    }
+    audit.clone()
 }
 
 /// Drops the work of a request at its deadline. A commit that the storage has received may happen.

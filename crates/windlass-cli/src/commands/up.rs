@@ -271,6 +271,11 @@ mod tests {
             (["--console", "99999"], "expected an address and a port"),
             (["--nodes", "100000000"], "expected a number from 0 to 10000"),
             (["--nodes", "-1"], "unexpected argument"),
+            (
+                ["--enable-admission-plugins", "Everything"],
+                "the plugin is unknown, or cannot be enabled: expected NodeR",
+            ),
+            (["--oidc-required-claim", "a"], "expected CLAIM=VALUE"),
             (["--history", "0s"], "expected a positive duration, such as 5m or 1h30m"),
             (["--history", "-1m"], "unexpected argument"),
             (["--request-timeout", "0s"], "expected a positive duration, such as 5m or 1h30m"),

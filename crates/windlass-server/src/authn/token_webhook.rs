@@ -194,13 +194,12 @@ impl TokenCalls {
             {
                 return Ok(answer.clone());
             }
-            match state.calls.get(&key) {
-                Some(call) => call.clone(),
-                None => {
-                    let call = self.start(key, token, audiences, own);
-                    state.calls.insert(key, call.clone());
-                    call
-                }
+            if let Some(call) = state.calls.get(&key) {
+                call.clone()
+            } else {
+                let call = self.start(key, token, audiences, own);
+                state.calls.insert(key, call.clone());
+                call
             }
         };
         call.await

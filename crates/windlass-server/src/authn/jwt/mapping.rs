@@ -29,7 +29,7 @@ pub(super) struct Mapping {
 enum Source {
     None,
     Claim { name: String, prefix: String },
-    Expression(Expression),
+    Expression(Box<Expression>),
 }
 
 #[derive(Debug)]
@@ -77,7 +77,8 @@ impl Source {
         if !claim.is_empty() {
             return Self::Claim { name: claim.to_owned(), prefix: prefix.unwrap_or_default().to_owned() };
         }
-        Expression::new(Variable::Claims, expression, Expected::Any).map_or(Self::None, Self::Expression)
+        Expression::new(Variable::Claims, expression, Expected::Any)
+            .map_or(Self::None, |expression| Self::Expression(Box::new(expression)))
     }
 }
 
@@ -256,7 +257,7 @@ fn with_aliases(value: &Value) -> Value {
             for (name, value) in fields {
                 let value = with_aliases(value);
                 if let Some(alias) = windlass_cel::escape(name).filter(|alias| *alias != **name) {
-                    visible.insert(alias.to_string(), value.clone());
+                    visible.insert(alias, value.clone());
                 }
                 visible.insert(name.clone(), value);
             }
