@@ -18,6 +18,7 @@ use crate::{
     admission::{self, AdmissionConfiguration, PodAccounts},
     apiextensions,
     authz::Authorizer,
+    flow_control::FlowControl,
     kinds::{
         self, KindOptions, SYSTEM_CLASSES,
         core::service::{AddressAllocator, ServiceCidr, start_repair},
@@ -32,6 +33,7 @@ use crate::{
 mod authentication;
 mod endpoints;
 mod extensions;
+mod flow_control;
 mod identity_lease;
 mod presence;
 mod roles;
@@ -42,7 +44,7 @@ pub(crate) use self::{authentication::publish_client_ca, presence::Presence};
 /// The groups whose first request creates the objects of [`ensure_deferred`]. A webhook must not be able to reject these
 /// objects, so the group of webhook configurations is one of them.
 const DEFERRED_GROUPS: [&str; 4] =
-    ["admissionregistration.k8s.io", "apiregistration.k8s.io", "flowcontrol.apiserver.k8s.io", roles::GROUP];
+    ["admissionregistration.k8s.io", "apiregistration.k8s.io", flow_control::GROUP, roles::GROUP];
 
 /// The attempts to create the service `kubernetes`, and the pause between them, if another server creates it, too.
 const OWN_SERVICE_ATTEMPTS: usize = 50;
@@ -178,12 +180,13 @@ pub(crate) fn is_deferred(group: &str) -> bool {
     DEFERRED_GROUPS.contains(&group)
 }
 
-/// Creates missing roles, flow control objects and API services.
-pub(crate) async fn ensure_deferred(registry: &Registry) -> Result<(), Status> {
+/// Creates missing roles, flow control objects and API services. Applies the flow control objects from now on.
+pub(crate) async fn ensure_deferred(registry: &Registry, flow_control: &FlowControl) -> Result<(), Status> {
     for role in roles::recorded(registry.resources().kubernetes()) {
         ensure(registry, roles::GROUP, role.plural, role.namespace, role.object).await?;
     }
-    extensions::ensure_all(registry).await
+    extensions::ensure_all(registry).await?;
+    flow_control::start(registry, flow_control.fairness()).await
 }
 
 /// Creates the default address range of services.

@@ -40,6 +40,7 @@ mod delete;
 mod field_manager;
 mod follow;
 mod list;
+mod applied;
 mod list_lag;
 mod meta;
 mod patch;
@@ -57,6 +58,7 @@ mod tests;
 use self::follow::Followed;
 pub(crate) use self::{
     admission::{Admission, Attributes, HookId, Operation, RequestContext, SubresourceKind, WebhookCalls},
+    applied::AppliedWrites,
     audited::record_request,
     delete::{AdmissionState, DeleteParams},
     list::{ItemList, ListParams},
@@ -93,6 +95,8 @@ struct Inner {
     entropy: Entropy,
     list_lag: OnceLock<ListLag>,
     last_commits: OnceLock<Arc<LastCommits>>,
+    /// The progress of the configuration of priority and fairness.
+    applied: OnceLock<AppliedWrites<2>>,
     /// Background tasks. They end when they are dropped with the registry.
     tasks: Mutex<Vec<Box<dyn Any + Send>>>,
 }
@@ -188,6 +192,7 @@ impl Registry {
             entropy,
             list_lag: OnceLock::new(),
             last_commits: OnceLock::new(),
+            applied: OnceLock::new(),
             tasks: Mutex::default(),
         }));
         for resource in registry.resources().iter() {
@@ -285,6 +290,9 @@ impl Registry {
             commits.record(key, revision);
         }
         self.0.watches.wait_for_delivery(key, revision).await;
+        if let Some(applied) = self.0.applied.get() {
+            applied.wait(key, revision).await;
+        }
         if let Some(lag) = self.0.list_lag.get() {
             lag.record_write(key);
         }
@@ -294,6 +302,12 @@ impl Registry {
     pub(crate) fn record_commits(&self, commits: Arc<LastCommits>) {
         // Set once, when the server starts.
         let _ = self.0.last_commits.set(commits);
+    }
+
+    /// Sets the cache that must include a write before it is answered.
+    pub(crate) fn set_applied(&self, applied: AppliedWrites<2>) {
+        // Set once, when the cache starts.
+        let _ = self.0.applied.set(applied);
     }
 
     /// Sets the delay of lists by clients.
