@@ -34,6 +34,7 @@ cases! {
     each_is_written
     each_refuses
     escalation
+    fairness
     flow_control
     formats
     found

@@ -35,6 +35,7 @@ use crate::{
     data_directory::Secrets,
     descriptions,
     encryption::Encryption,
+    request_limits::RequestLimits,
     storage::{Opened, Place},
     time_limits::TimeLimits,
     token_keys::TokenKeys,
@@ -69,6 +70,7 @@ pub(crate) struct Settings {
     /// The flags for the tokens of service accounts.
     pub(crate) tokens: TokenKeys,
     pub(crate) limits: TimeLimits,
+    pub(crate) requests: RequestLimits,
     /// The encryption of the stored objects.
     pub(crate) encryption: Option<Encryption>,
     /// A hint for the user if the address is in use.
@@ -157,7 +159,7 @@ impl Bound {
             .address(address)
             .pod_accounts(accounts)
             .descriptions(descriptions::schemas);
-        let server = settings.limits.apply(server);
+        let server = settings.requests.apply(settings.limits.apply(server))?;
         let server = match settings.advertised {
             Some(advertised) => server.advertise_address(advertised),
             None => server,
@@ -383,6 +385,7 @@ mod tests {
             audit: None,
             tokens: TokenKeys::default(),
             limits: TimeLimits::default(),
+            requests: RequestLimits::default(),
             place: Place::Memory { history: Duration::from_mins(5) },
             encryption: None,
             hint: "",

@@ -34,6 +34,7 @@ mod stand_in;
 mod storage;
 #[cfg(test)]
 mod testing;
+mod request_limits;
 mod time_limits;
 mod token_keys;
 

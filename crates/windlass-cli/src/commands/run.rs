@@ -38,6 +38,7 @@ use super::announce;
 use crate::{
     control_plane::{Bound, Settings, warn_if_replaced},
     data_directory::{self, Data},
+    request_limits::RequestLimits,
     storage::Place,
     time_limits::TimeLimits,
     token_keys::TokenKeys,
@@ -94,6 +95,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         audit: None,
         tokens: TokenKeys::default(),
         limits: TimeLimits::default(),
+        requests: RequestLimits::default(),
         place: Place::Directory(Data::at(cluster)),
         encryption: None,
         hint: HINT,

@@ -27,6 +27,7 @@ use crate::{
     authorization,
     commands::announce,
     descriptions,
+    request_limits::RequestLimits,
     time_limits::{TimeLimits, positive},
 };
 
@@ -95,9 +96,12 @@ const FLAGS: &[Flag] = &[
     Flag { name: "client-ca-file", takes: "path", about: "The CAs of client certificates" },
     Flag { name: "disable-admission-plugins", takes: "names", about: "ServiceAccount: pods need no account" },
     Flag { name: "enable-admission-plugins", takes: "names", about: "Plugins that must be enabled" },
+    Flag { name: "enable-priority-and-fairness", takes: "", about: "Apply FlowSchemas and priority levels" },
     Flag { name: "etcd-servers", takes: "urls", about: "Not used: objects are stored in memory" },
     Flag { name: "event-ttl", takes: "duration", about: "The time after which Events are deleted; 1h by default" },
     Flag { name: "http2-max-streams-per-connection", takes: "int", about: "Streams of one HTTP/2 connection" },
+    Flag { name: "max-mutating-requests-inflight", takes: "int", about: "Writes at once; 200 by default" },
+    Flag { name: "max-requests-inflight", takes: "int", about: "Reads at once; 400 by default" },
     Flag { name: "request-timeout", takes: "duration", about: "The maximum time for a request; 1m by default" },
     Flag { name: "secure-port", takes: "port", about: "The port to listen on" },
     Flag { name: "service-account-issuer", takes: "url", about: "The issuer of tokens" },
@@ -172,6 +176,8 @@ fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Erro
         builder = builder.limits(Limits { streams, ..Limits::default() });
     }
     builder = TimeLimits::new(duration(flags, "request-timeout")?, duration(flags, "event-ttl")?).apply(builder);
+    let (reads, writes) = (flags.parse("max-requests-inflight")?, flags.parse("max-mutating-requests-inflight")?);
+    builder = RequestLimits::new(reads, writes, flags.parse("enable-priority-and-fairness")?).apply(builder)?;
     let mut names = flags.list("service-account-issuer");
     let mut issuer = names.next().map_or_else(TokenIssuer::default, TokenIssuer::named);
     issuer = names.fold(issuer, TokenIssuer::accepting);

@@ -213,7 +213,7 @@ impl QueueSet {
         }
         flow.queue_length.observe(f64::from(u32::try_from(queue.waiting.len() + 1).unwrap_or(u32::MAX)));
         // Without other waiting requests, there is no one to be fair to.
-        if self.totals.waiting == 0 && self.has_room(work.seats()) {
+        if self.totals.waiting == 0 && self.totals.seats < self.limit && self.has_room(work.seats()) {
             let mut work = work;
             work.limit_last(self.limit);
             return Decision::Run(self.occupy(Some(index), work, flow, now));

@@ -28,6 +28,7 @@ use crate::{http::Body, tls::TlsIdentity};
 
 mod delivery;
 mod extensions;
+mod flow_control;
 mod identity;
 mod lasting;
 mod limits;
