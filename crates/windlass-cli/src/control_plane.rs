@@ -159,7 +159,7 @@ impl Bound {
             .address(address)
             .pod_accounts(accounts)
             .descriptions(descriptions::schemas);
-        let server = settings.requests.apply(settings.limits.apply(server))?;
+        let server = settings.requests.apply(settings.limits.apply(server));
         let server = match settings.advertised {
             Some(advertised) => server.advertise_address(advertised),
             None => server,

@@ -44,7 +44,7 @@ impl RequestLimits {
     }
 
     /// Returns an error if the priority levels would have nothing to share.
-    pub(crate) fn apply(self, server: ServerBuilder) -> Result<ServerBuilder, String> {
+    pub(crate) fn checked(self) -> Result<Self, String> {
         let Self { max_requests_inflight: reads, max_mutating_requests_inflight: writes, .. } = self;
         if self.enable_priority_and_fairness && reads == 0 && writes == 0 {
             return Err(format!(
@@ -52,25 +52,47 @@ impl RequestLimits {
                  add up to something positive; disable the limits with --enable-priority-and-fairness=false"
             ));
         }
-        let server = server.max_requests_in_flight(reads).max_mutating_requests_in_flight(writes);
-        Ok(server.priority_and_fairness(self.enable_priority_and_fairness))
+        Ok(self)
+    }
+
+    pub(crate) const fn apply(self, server: ServerBuilder) -> ServerBuilder {
+        server
+            .max_requests_in_flight(self.max_requests_inflight)
+            .max_mutating_requests_in_flight(self.max_mutating_requests_inflight)
+            .priority_and_fairness(self.enable_priority_and_fairness)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use windlass_server::Server;
-
     use super::*;
 
     #[test]
     fn limits_must_be_positive_with_fairness() {
-        let apply = |reads, writes, is_fair| {
-            RequestLimits::new(Some(reads), Some(writes), Some(is_fair)).apply(Server::builder()).err()
-        };
-        let error = apply(0, 0, true).unwrap();
-        assert!(error.starts_with("invalid configuration: MaxRequestsInFlight=0 and"), "{error}");
-        assert_eq!(apply(0, 0, false), None);
-        assert_eq!(apply(0, 1, true), None);
+        let error =
+            |reads, writes, is_fair| RequestLimits::new(Some(reads), Some(writes), Some(is_fair)).checked().err();
+        let message = error(0, 0, true).unwrap();
+        assert!(message.starts_with("invalid configuration: MaxRequestsInFlight=0 and"), "{message}");
+        assert_eq!(error(0, 0, false), None);
+        assert_eq!(error(0, 1, true), None);
+    }
+
+    #[test]
+    fn fairness_can_be_disabled_as_in_go() {
+        #[derive(clap::Parser)]
+        struct Command {
+            #[command(flatten)]
+            limits: RequestLimits,
+        }
+        for (flags, is_fair) in [
+            (&[][..], true),
+            (&["--enable-priority-and-fairness"], true),
+            (&["--enable-priority-and-fairness=true"], true),
+            (&["--enable-priority-and-fairness=false", "--max-requests-inflight=5"], false),
+        ] {
+            let flags = std::iter::once(&"up").chain(flags);
+            let parsed = <Command as clap::Parser>::try_parse_from(flags).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(parsed.limits.enable_priority_and_fairness, is_fair);
+        }
     }
 }

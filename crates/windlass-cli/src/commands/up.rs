@@ -203,7 +203,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         audit: audit.build()?,
         tokens,
         limits,
-        requests,
+        requests: requests.checked()?,
         encryption: storage.encryption(),
         place: storage.place(),
         hint: HINT,

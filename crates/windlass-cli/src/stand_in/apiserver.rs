@@ -177,7 +177,7 @@ fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Erro
     }
     builder = TimeLimits::new(duration(flags, "request-timeout")?, duration(flags, "event-ttl")?).apply(builder);
     let (reads, writes) = (flags.parse("max-requests-inflight")?, flags.parse("max-mutating-requests-inflight")?);
-    builder = RequestLimits::new(reads, writes, flags.parse("enable-priority-and-fairness")?).apply(builder)?;
+    builder = RequestLimits::new(reads, writes, flags.parse("enable-priority-and-fairness")?).checked()?.apply(builder);
     let mut names = flags.list("service-account-issuer");
     let mut issuer = names.next().map_or_else(TokenIssuer::default, TokenIssuer::named);
     issuer = names.fold(issuer, TokenIssuer::accepting);
