@@ -270,21 +270,7 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
         let begun = RequestAudit::begin(server.audit(), &audited, &caller).await;
         audit = begun.map_err(|_| exchange.internal("failed to store audit event"))?;
         exchange.audit = audit.context().clone();
-        exchange.user = {
-            let impersonated = pin!(impersonate(&server, caller, &exchange));
-            until(exchange.deadline, impersonated).await?
-        };
-        let _running = {
-            let outcome = enter(&server, &exchange).await;
-            schema = outcome.schema;
-            outcome.admitted.map_err(|retry_after| Failure::Overload { retry_after })?
-        };
-        {
-            let authorized = pin!(authorize(&server, &exchange));
-            until(exchange.deadline, authorized).await?;
-        }
-        let deadline = exchange.deadline;
-        until(deadline, pin!(answer(&server, exchange, body))).await
+        answer_caller(&server, exchange, caller, body, &mut schema).await
     });
     let mut response = match AssertUnwindSafe(answer).catch_unwind().await {
         Ok(Ok(response)) => response,
@@ -323,6 +309,29 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
         return response;
     }
     response.map(|body| body.followed_by(audit.complete()))
+}
+
+/// Answers the request of an authenticated caller as soon as it may run. Sets the schema of the request.
+async fn answer_caller(
+    server: &Arc<State>,
+    mut exchange: Exchange,
+    caller: Arc<User>,
+    body: RequestBody,
+    schema: &mut Option<Arc<Schema>>,
+) -> Result<Response<Body>, Failure> {
+    let deadline = exchange.deadline;
+    exchange.user = {
+        let impersonated = pin!(impersonate(server, caller, &exchange));
+        until(deadline, impersonated).await?
+    };
+    let outcome = enter(server, &exchange).await;
+    *schema = outcome.schema;
+    let _running = outcome.admitted.map_err(|retry_after| Failure::Overload { retry_after })?;
+    {
+        let authorized = pin!(authorize(server, &exchange));
+        until(deadline, authorized).await?;
+    }
+    until(deadline, pin!(answer(server, exchange, body))).await
 }
 
 /// Drops the work of a request at its deadline. A commit that the storage has received may happen.

@@ -214,9 +214,10 @@ fn outdated(schema: &Value, levels: &BTreeMap<Arc<str>, Value>) -> Option<Value>
     let is_level = |object: &&Value| object.text(&["metadata", "name"]) == level;
     let exists = levels.values().find(is_level).is_some_and(is_usable_level);
     let message = format!("This FlowSchema references the PriorityLevelConfiguration object named {level:?}");
-    let (status, reason, rest) = match exists {
-        true => ("False", "Found", " and it exists"),
-        false => ("True", "NotFound", " but there is no such object"),
+    let (status, reason, rest) = if exists {
+        ("False", "Found", " and it exists")
+    } else {
+        ("True", "NotFound", " but there is no such object")
     };
     let message = message + rest;
     let conditions = schema.at(&["status", "conditions"]).and_then(Value::as_array).into_iter().flatten();
