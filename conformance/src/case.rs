@@ -22,6 +22,8 @@
 //! - `< name = path` stores a value of the response (for `READ`: of the last event) for `{name}` in later steps.
 //! - `< until path=value`, `< until path~part`, `< until 200` repeats the request until the condition is true. Only the
 //!   last response is compared.
+//! - `< flow` compares the FlowSchema and the priority level of the request, from the headers of the response.
+//!   `< until flow name` repeats the request until it belongs to that FlowSchema.
 //! - `< only path` compares only that part of the body; it can be repeated. `< mask path` hides a value.
 //! - `WATCH w …` opens a watch. `READ w 2` waits for two events, `READ w bookmark` for all events up to a bookmark,
 //!   `READ w end` for all events until the server ends the stream.
@@ -52,6 +54,8 @@ pub(crate) struct Step {
     /// Names, and the paths of their values in the response.
     pub(crate) takes: Vec<(String, Path)>,
     pub(crate) until: Option<Until>,
+    /// The FlowSchema and the priority level are compared.
+    pub(crate) flow: bool,
     /// The compared parts of the body. Empty to compare the whole body.
     pub(crate) only: Vec<Path>,
     pub(crate) masks: Vec<Path>,
@@ -85,6 +89,8 @@ pub(crate) enum Amount {
 #[derive(Clone, Debug)]
 pub(crate) enum Until {
     Status(u16),
+    /// The name of the request's FlowSchema.
+    Flow(String),
     Value(Path, String),
     Part(Path, String),
 }
@@ -125,12 +131,17 @@ fn step(lines: &[(usize, &str)]) -> Result<Step, String> {
     let mut headers = Vec::new();
     let mut body = Vec::new();
     let (mut takes, mut until, mut only, mut masks) = (Vec::new(), None, Vec::new(), Vec::new());
+    let mut flow = false;
     for (_, line) in &lines[1..] {
         if let Some(header) = line.strip_prefix("> ") {
             let (name, value) = header.split_once(": ").ok_or_else(|| format!("no header: {header}"))?;
             headers.push((name.to_owned(), value.to_owned()));
         } else if let Some(rule) = line.strip_prefix("< ") {
-            if let Some(condition) = rule.strip_prefix("until ") {
+            if rule == "flow" {
+                flow = true;
+            } else if let Some(name) = rule.strip_prefix("until flow ") {
+                (until, flow) = (Some(Until::Flow(name.to_owned())), true);
+            } else if let Some(condition) = rule.strip_prefix("until ") {
                 until = Some(match (condition.split_once('~'), condition.rsplit_once('=')) {
                     (Some((path, part)), _) => Until::Part(Path::parse(path)?, part.to_owned()),
                     (None, Some((path, value))) => Until::Value(Path::parse(path)?, value.to_owned()),
@@ -168,7 +179,7 @@ fn step(lines: &[(usize, &str)]) -> Result<Step, String> {
         [method, path] => Act::Request(request(method, path)?),
         _ => return Err(format!("no step: {title}")),
     };
-    Ok(Step { title: title.to_owned(), act, takes, until, only, masks })
+    Ok(Step { title: title.to_owned(), act, takes, until, flow, only, masks })
 }
 
 fn template(method: &str, path: &str, headers: Vec<(String, String)>, body: String) -> Result<Template, String> {
@@ -199,7 +210,7 @@ mod tests {
     fn a_file_is_cases_and_a_case_is_steps() {
         let text = "# a file\n\n=== one\n# why\nPATCH/merge /a?b=c\n> Accept: x\n{\"a\":\n1}\n< rv = metadata.resourceVersion\n\n\
                     WATCH w /a\n\nREAD w bookmark\n\n=== two\nGET /b\n< until 200\n< only kind\n\n\
-                    GET /c\n< until message~a=b\n";
+                    GET /c\n< until message~a=b\n\nGET /d\n< until flow a=b\n\nGET /e\n< flow\n";
         let cases = parse(text).unwrap();
         assert_eq!(cases.iter().map(|case| &*case.name).collect::<Vec<_>>(), ["one", "two"]);
         let Act::Request(request) = &cases[0].steps[0].act else { panic!("a request") };
@@ -208,6 +219,8 @@ mod tests {
         assert!(matches!(&cases[0].steps[2].act, Act::Read { amount: Amount::Bookmark, .. }));
         assert!(matches!(cases[1].steps[0].until, Some(Until::Status(200))));
         assert!(matches!(&cases[1].steps[1].until, Some(Until::Part(_, part)) if part == "a=b"));
+        assert!(matches!(&cases[1].steps[2].until, Some(Until::Flow(name)) if name == "a=b"));
+        assert_eq!(cases[1].steps.iter().map(|step| step.flow).collect::<Vec<_>>(), [false, false, true, true]);
     }
 
     #[test]

@@ -11,6 +11,8 @@ use tokio::time::{Instant, sleep, timeout};
 use windlass_api::{Clock, Entropy};
 use windlass_client::{Body, Client};
 
+mod flow;
+
 use crate::{
     PATIENCE,
     case::{Act, Amount, Case, Step, Template, Until},
@@ -39,6 +41,8 @@ pub(crate) struct Transcript {
 pub(crate) struct Answer {
     pub(crate) at: Timestamp,
     pub(crate) seen: Seen,
+    /// The names of the FlowSchema and the priority level, if they are compared.
+    pub(crate) flow: Option<String>,
 }
 
 #[derive(Debug)]
@@ -90,13 +94,13 @@ pub(crate) async fn play(client: &Client, case: &Case) -> Transcript {
     let extension = running.as_ref().map(|running| running.port);
     let mut answers = Vec::new();
     if let Err(problem) = player.prepare(case).await {
-        let failed = Answer { at: Clock::system().now(), seen: Seen::Failed(problem) };
+        let failed = Answer { at: Clock::system().now(), seen: Seen::Failed(problem), flow: None };
         return Transcript { id, extension, answers: vec![failed] };
     }
     for step in &case.steps {
-        let seen = player.step(step).await.unwrap_or_else(Seen::Failed);
+        let (seen, flow) = player.step(step).await.unwrap_or_else(|problem| (Seen::Failed(problem), None));
         let failed = matches!(seen, Seen::Failed(_));
-        answers.push(Answer { at: Clock::system().now(), seen });
+        answers.push(Answer { at: Clock::system().now(), seen, flow });
         if failed {
             break;
         }
@@ -141,12 +145,20 @@ impl Player<'_> {
         }
     }
 
-    async fn step(&mut self, step: &Step) -> Result<Seen, String> {
+    /// Returns the result of a step, and the names of its FlowSchema and priority level.
+    async fn step(&mut self, step: &Step) -> Result<(Seen, Option<String>), String> {
         let deadline = Instant::now() + PATIENCE;
-        let seen = loop {
+        let (seen, flow) = loop {
             let seen = self.act(&step.act).await?;
-            if step.until.as_ref().is_none_or(|until| until.holds(&seen, |wanted| self.replace(wanted))) {
-                break seen;
+            let flow = if step.flow { Some(flow::names(self.client, &seen).await?) } else { None };
+            if let Some(Until::Flow(wanted)) = &step.until {
+                let wanted = self.replace(wanted);
+                let schema = flow.as_deref().and_then(|flow| flow.split(' ').next());
+                if schema == Some(&*wanted) {
+                    break (seen, flow);
+                }
+            } else if step.until.as_ref().is_none_or(|until| until.holds(&seen, |wanted| self.replace(wanted))) {
+                break (seen, flow);
             }
             if Instant::now() > deadline {
                 return Err(format!("not within {} s; last seen: {}", PATIENCE.as_secs(), seen.short()));
@@ -161,7 +173,7 @@ impl Player<'_> {
                 self.values.insert(name.clone(), found.as_str().map_or_else(|| found.to_string(), str::to_owned));
             }
         }
-        Ok(seen)
+        Ok((seen, flow))
     }
 
     async fn act(&mut self, act: &Act) -> Result<Seen, String> {

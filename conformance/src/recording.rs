@@ -43,6 +43,9 @@ pub(crate) fn write(case: &Case, transcript: &Transcript) -> String {
         normal.at(answer.at);
         let title = case.steps.get(index).map_or("", |step| &step.title);
         let _ = writeln!(text, "--- {title}");
+        if let Some(flow) = &answer.flow {
+            let _ = writeln!(text, "flow: {}", normal.text(flow));
+        }
         match &answer.seen {
             Seen::Response { head, body } => {
                 write_head(&mut text, head, &mut normal);

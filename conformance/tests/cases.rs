@@ -36,6 +36,7 @@ cases! {
     each_is_written
     each_refuses
     escalation
+    fairness
     flow_control
     formats
     found

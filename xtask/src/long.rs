@@ -7,7 +7,8 @@ use clap::Subcommand;
 use crate::{
     Result, attacks, builds,
     cargo::{cargo, succeed},
-    conformance, deployments, dist, e2e, etcd, fuzz, import, informers, protobuf, queues, reconciles, servers, suites,
+    conformance, deployments, dist, e2e, etcd, fuzz, import, informers, overload, protobuf, queues, reconciles,
+    servers, suites,
     upstream::{Minor, root},
 };
 
@@ -127,6 +128,9 @@ pub(crate) enum Part {
         #[arg(long, value_name = "WINDLASS")]
         windlass: Option<PathBuf>,
     },
+    /// Clients that send the most expensive permitted requests to `windlass up` at the same time: measures the latencies
+    /// of a well-behaved client and of the system
+    Overload(overload::Options),
     /// Kubernetes' end-to-end tests that need the control plane only, with `windlass up` (needs Go)
     E2e(e2e::Options),
     /// All fault explorations of the built-in controllers; CI runs up to 100 plans of each scenario
@@ -200,6 +204,13 @@ pub(crate) fn run(part: &Part) -> Result {
                 dist_build(&["windlass-cli"])?;
             }
             attacks::run(windlass.as_ref().unwrap_or(&built), only, *upstream)
+        }
+        Part::Overload(options) => {
+            let built = root().join("target/dist/windlass");
+            if options.windlass.is_none() {
+                dist_build(&["windlass-cli"])?;
+            }
+            overload::run(options.windlass.as_ref().unwrap_or(&built), options)
         }
         Part::Crashes { rounds, seed, windlass } => {
             let built = root().join("target/dist/windlass");

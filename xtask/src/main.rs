@@ -14,6 +14,7 @@ mod rows;
 mod apply_configurations;
 mod clientset;
 mod generated;
+mod overload;
 mod protobuf;
 mod queues;
 mod record;

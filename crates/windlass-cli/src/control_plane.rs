@@ -36,6 +36,7 @@ use crate::{
     data_directory::Secrets,
     descriptions,
     encryption::Encryption,
+    request_limits::RequestLimits,
     storage::{Opened, Place},
     time_limits::TimeLimits,
     token_keys::TokenKeys,
@@ -72,6 +73,7 @@ pub(crate) struct Settings {
     /// The flags for the tokens of service accounts.
     pub(crate) tokens: TokenKeys,
     pub(crate) limits: TimeLimits,
+    pub(crate) requests: RequestLimits,
     /// The encryption of the stored objects.
     pub(crate) encryption: Option<Encryption>,
     /// A hint for the user if the address is in use.
@@ -166,7 +168,7 @@ impl Bound {
             .address(address)
             .pod_accounts(accounts)
             .descriptions(descriptions::schemas);
-        let server = settings.limits.apply(server);
+        let server = settings.requests.apply(settings.limits.apply(server));
         let server = match settings.advertised {
             Some(advertised) => server.advertise_address(advertised),
             None => server,
@@ -400,6 +402,7 @@ mod tests {
             audit: None,
             tokens: TokenKeys::default(),
             limits: TimeLimits::default(),
+            requests: RequestLimits::default(),
             place: Place::Memory { history: Duration::from_mins(5) },
             encryption: None,
             hint: "",

@@ -36,6 +36,7 @@ mod stand_in;
 mod storage;
 #[cfg(test)]
 mod testing;
+mod request_limits;
 mod time_limits;
 mod token_keys;
 

@@ -19,6 +19,7 @@ use crate::{
     apiextensions,
     authz::{self, Authorizer, default_roles},
     extension::ExtensionApi,
+    flow_control::FlowControl,
     kinds::{
         self, KindOptions, SYSTEM_CLASSES,
         core::service::{AddressAllocator, ServiceCidr, start_repair},
@@ -33,6 +34,7 @@ use crate::{
 mod authentication;
 mod endpoints;
 mod extensions;
+mod flow_control;
 mod identity_lease;
 mod presence;
 
@@ -45,7 +47,7 @@ pub(crate) use self::{
 /// The groups whose first request creates the objects of [`ensure_deferred`]. A webhook must not be able to reject these
 /// objects, so the group of webhook configurations is one of them.
 const DEFERRED_GROUPS: [&str; 4] =
-    ["admissionregistration.k8s.io", "apiregistration.k8s.io", "flowcontrol.apiserver.k8s.io", authz::GROUP];
+    ["admissionregistration.k8s.io", "apiregistration.k8s.io", flow_control::GROUP, authz::GROUP];
 
 /// The attempts to create the service `kubernetes`, and the pause between them, if another server creates it, too.
 const OWN_SERVICE_ATTEMPTS: usize = 50;
@@ -200,12 +202,13 @@ pub(crate) fn is_deferred(group: &str) -> bool {
     DEFERRED_GROUPS.contains(&group)
 }
 
-/// Creates missing roles, flow control objects and API services.
-pub(crate) async fn ensure_deferred(registry: &Registry) -> Result<(), Status> {
+/// Creates missing roles, flow control objects and API services. Applies the flow control objects from now on.
+pub(crate) async fn ensure_deferred(registry: &Registry, flow_control: &FlowControl) -> Result<(), Status> {
     for role in default_roles::recorded(registry.resources().kubernetes()) {
         ensure(registry, authz::GROUP, role.plural, role.namespace, role.object).await?;
     }
-    extensions::ensure_all(registry).await
+    extensions::ensure_all(registry).await?;
+    flow_control::start(registry, flow_control.fairness()).await
 }
 
 /// Creates the default address range of services.

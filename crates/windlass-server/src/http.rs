@@ -1,13 +1,11 @@
 //! HTTP request handling on top of the registry.
 //!
-//! A request passes these steps in order: routing by its path alone ([`RequestInfo`]), authentication and
-//! authorization, then the endpoint. Each failure becomes a `Status` in a form that the client accepts. Texts, codes
+//! A request passes these steps in order: routing by its path alone ([`RequestInfo`]), authentication, impersonation,
+//! priority and fairness ([`FlowControl`](crate::flow_control::FlowControl)), authorization, then the endpoint. Each failure becomes a `Status` in a form that the client accepts. Texts, codes
 //! and headers are kube-apiserver's, byte for byte, including its plain-text answers for unknown paths.
 //!
 //! This module does not depend on a socket. A request runs in the future that [`handle`] returns and in the response
 //! body. No task runs in the background, so dropping both ends the request.
-//!
-//! Priority and fairness headers are not implemented.
 
 use std::{
     net::IpAddr,
@@ -31,8 +29,9 @@ use crate::{
     codec::go_quote,
     discovery,
     encoded::Style,
+    flow_control::{Outcome, Schema},
     health,
-    identity::User,
+    identity::{MASTERS, User},
     kubernetes::KubernetesVersion,
     openapi,
     request::{self, InvalidPath, Query, RequestInfo, ResourcePath},
@@ -64,6 +63,11 @@ use self::{
 };
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+/// The UIDs of the FlowSchema and the PriorityLevelConfiguration of a request.
+const FLOW_HEADERS: [HeaderName; 2] = [
+    HeaderName::from_static("x-kubernetes-pf-flowschema-uid"),
+    HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid"),
+];
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
 
 /// The response to a request that takes too long. The status has no kind and is sent as plain text.
@@ -130,6 +134,11 @@ pub(crate) enum Failure {
     },
     /// The path contains an invalid escape.
     Malformed,
+    /// Too many requests run or wait.
+    Overload {
+        /// The seconds after which the client should try again.
+        retry_after: u64,
+    },
 }
 
 impl From<Status> for Failure {
@@ -161,6 +170,7 @@ impl Failure {
             Self::Status(status) | Self::Unauthorized(status) => status.code,
             Self::NotFound => 404,
             Self::Malformed => 400,
+            Self::Overload { .. } => 429,
             Self::TimedOut => 504,
             Self::Internal { .. } => 500,
         }
@@ -180,6 +190,11 @@ impl Failure {
             Self::Unauthorized(status) => respond::unauthorized(status, encoding),
             Self::NotFound => respond::text(StatusCode::NOT_FOUND, "404 page not found\n"),
             Self::Malformed => respond::text(StatusCode::BAD_REQUEST, "400 Bad Request"),
+            Self::Overload { retry_after } => {
+                let mut response = too_many_requests();
+                response.headers_mut().insert(header::RETRY_AFTER, (*retry_after).into());
+                response
+            }
             Self::TimedOut => respond::respond(StatusCode::GATEWAY_TIMEOUT, respond::TEXT, Body::whole(TIMED_OUT)),
             Self::Internal { target, why } => {
                 let message = format!("Internal Server Error: {}: {why}\n", go_quote(target));
@@ -212,6 +227,7 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
     let head = method == Method::HEAD;
     let received = server.audit().map(|_| server.clock().now()).unwrap_or_default();
     let mut audit = RequestAudit::default();
+    let mut schema = None;
     // Boxed because the future is large and is moved several times.
     let answer = Box::pin(async {
         if !request::is_well_formed(uri.path()) {
@@ -261,12 +277,7 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
         let begun = RequestAudit::begin(server.audit(), &audited, &caller).await;
         audit = begun.map_err(|_| exchange.internal("failed to store audit event"))?;
         exchange.audit = annotated(audit.context(), annotations);
-        exchange.user = {
-            let authorized = pin!(authorize(&server, caller, &exchange));
-            until(exchange.deadline, authorized).await?
-        };
-        let deadline = exchange.deadline;
-        until(deadline, pin!(answer(&server, exchange, body))).await
+        answer_caller(&server, exchange, caller, body, &mut schema).await
     });
     let mut response = match AssertUnwindSafe(answer).catch_unwind().await {
         Ok(Ok(response)) => response,
@@ -289,6 +300,9 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
     }
     let headers = response.headers_mut();
     headers.insert(AUDIT_ID, audit_id);
+    if let Some(uids) = schema.as_deref().and_then(Schema::uids) {
+        headers.extend(FLOW_HEADERS.into_iter().zip(uids.iter().cloned()));
+    }
     headers.entry(header::CACHE_CONTROL).or_insert(NO_CACHE);
     for warning in warnings.headers() {
         headers.append(header::WARNING, warning);
@@ -310,6 +324,29 @@ fn annotated(audit: &AuditContext, annotations: Vec<(&'static str, String)>) -> 
         audit.annotate(key, value);
     }
     audit.clone()
+}
+
+/// Answers the request of an authenticated caller as soon as it may run. Sets the schema of the request.
+async fn answer_caller(
+    server: &Arc<State>,
+    mut exchange: Exchange,
+    caller: Arc<User>,
+    body: RequestBody,
+    schema: &mut Option<Arc<Schema>>,
+) -> Result<Response<Body>, Failure> {
+    let deadline = exchange.deadline;
+    exchange.user = {
+        let impersonated = pin!(impersonate(server, caller, &exchange));
+        until(deadline, impersonated).await?
+    };
+    let outcome = enter(server, &exchange).await;
+    *schema = outcome.schema;
+    let _running = outcome.admitted.map_err(|retry_after| Failure::Overload { retry_after })?;
+    {
+        let authorized = pin!(authorize(server, &exchange));
+        until(deadline, authorized).await?;
+    }
+    until(deadline, pin!(answer(server, exchange, body))).await
 }
 
 /// Drops the work of a request at its deadline. A commit that the storage has received may happen.
@@ -336,8 +373,8 @@ async fn check(server: &State, trust: &Trust, exchange: &Exchange) -> Result<Aut
     }
 }
 
-/// Returns the user for whom a request runs, who may differ from the caller, if that user has the permission.
-async fn authorize(server: &State, caller: Arc<User>, exchange: &Exchange) -> Result<Arc<User>, Failure> {
+/// Returns the user for whom a request runs, who may differ from the caller.
+async fn impersonate(server: &State, caller: Arc<User>, exchange: &Exchange) -> Result<Arc<User>, Failure> {
     let Exchange { info, headers, audit, .. } = exchange;
     let impersonated = authn::impersonated(server, server.authenticator(), &caller, info, headers).await;
     let impersonated = impersonated.map_err(|status| {
@@ -348,15 +385,33 @@ async fn authorize(server: &State, caller: Arc<User>, exchange: &Exchange) -> Re
             Failure::Unauthorized(status)
         }
     })?;
-    let user = match impersonated {
+    Ok(match impersonated {
         Some(impersonated) => {
             audit.record_impersonation(&impersonated.user, impersonated.constraint);
             impersonated.user
         }
         None => caller,
-    };
+    })
+}
+
+/// Waits until a request may run. The seats of the request are occupied until its response begins.
+async fn enter(server: &State, exchange: &Exchange) -> Outcome {
+    let Exchange { info, query, user, deadline, .. } = exchange;
+    // The mandatory schema for administrators is built in. A failure is reported by the authorization.
+    if server.flow_control().fairness().is_some() && !user.is_in(MASTERS) {
+        let ready = pin!(server.ensure_deferred().map_err(Failure::from));
+        let _ = until(*deadline, ready).await;
+    }
+    let limit = exchange.time_limit(server).ok().flatten().unwrap_or(server.request_timeout);
+    let second = || u64::try_from(server.clock().now().as_second()).unwrap_or_default();
+    server.flow_control().enter(info, query, user, limit, second).await
+}
+
+/// Returns an error unless the user of a request has the permission.
+async fn authorize(server: &State, exchange: &Exchange) -> Result<(), Failure> {
+    let Exchange { info, audit, user, .. } = exchange;
     let attributes = AccessAttributes::of(info);
-    let decision = server.decide(&user, &attributes).await;
+    let decision = server.decide(user, &attributes).await;
     if audit.is_enabled() {
         match &decision {
             Ok(decision) if decision.is_allowed() || decision.problem().is_empty() => {
@@ -367,8 +422,7 @@ async fn authorize(server: &State, caller: Arc<User>, exchange: &Exchange) -> Re
             _ => audit.annotate("authorization.k8s.io/reason", "internal error"),
         }
     }
-    decision.and_then(|decision| decision.require(&user, &attributes)).map_err(Failure::Unauthorized)?;
-    Ok(user)
+    decision.and_then(|decision| decision.require(user, &attributes)).map_err(Failure::Unauthorized)
 }
 
 /// Answers an authorized request. Most requests are for resources, so these are routed first.
@@ -455,9 +509,12 @@ async fn answer_server_endpoint(server: &Arc<State>, exchange: &Exchange) -> Res
     }
     if path == "/metrics" {
         let audit = server.audit().map(|audit| audit.metrics().text()).unwrap_or_default();
-        let text = audit + &server.metrics().text() + &server.aggregation().remotes().metrics();
-        let text = Body::whole(text);
+        let text = audit + &server.metrics().text() + &server.flow_control().metrics();
+        let text = Body::whole(text + &server.aggregation().remotes().metrics());
         return Ok(Some(respond::respond(StatusCode::OK, respond::METRICS, text)));
+    }
+    if let Some(document) = server.flow_control().debug_document(path) {
+        return Ok(Some(respond::respond(StatusCode::OK, respond::TEXT, Body::whole(document))));
     }
     issuer::document(server, path).map(|document| issuer::answer(exchange, &document)).transpose()
 }

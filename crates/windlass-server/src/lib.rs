@@ -24,6 +24,7 @@
 //! registry        the verbs for all kinds, and the interface of admission plugins
 //! resource        the vocabulary of resources: kinds, rules, versions, targets
 //! field_manager   managed fields and server-side apply
+//! flow_control    priority and fairness: the limits on requests at the same time
 //! audit           the audit log: policy, events, and the log and webhook backends
 //! webhook         calls of webhooks
 //! request         the verb, resource and query of a request
@@ -88,6 +89,7 @@ mod table;
 mod registry;
 mod resource;
 mod field_manager;
+mod flow_control;
 mod audit;
 mod webhook;
 mod request;

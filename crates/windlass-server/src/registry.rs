@@ -40,6 +40,7 @@ mod delete;
 mod field_manager;
 mod follow;
 mod list;
+mod applied;
 mod list_lag;
 mod meta;
 mod patch;
@@ -57,6 +58,7 @@ mod tests;
 use self::follow::Followed;
 pub(crate) use self::{
     admission::{Admission, Attributes, HookId, Operation, RequestContext, SubresourceKind, WebhookCalls},
+    applied::AppliedWrites,
     audited::record_request,
     delete::{AdmissionState, DeleteParams},
     list::{ItemList, ListParams},
@@ -94,6 +96,8 @@ struct Inner {
     list_lag: OnceLock<ListLag>,
     last_commits: OnceLock<Arc<LastCommits>>,
     own_rules: OnceLock<OwnRules>,
+    /// The progress of the configuration of priority and fairness.
+    applied: OnceLock<AppliedWrites<2>>,
     /// Background tasks. They end when they are dropped with the registry.
     tasks: Mutex<Vec<Box<dyn Any + Send>>>,
 }
@@ -190,6 +194,7 @@ impl Registry {
             list_lag: OnceLock::new(),
             last_commits: OnceLock::new(),
             own_rules: OnceLock::new(),
+            applied: OnceLock::new(),
             tasks: Mutex::default(),
         }));
         for resource in registry.resources().iter() {
@@ -287,6 +292,9 @@ impl Registry {
             commits.record(key, revision);
         }
         self.0.watches.wait_for_delivery(key, revision).await;
+        if let Some(applied) = self.0.applied.get() {
+            applied.wait(key, revision).await;
+        }
         if let Some(lag) = self.0.list_lag.get() {
             lag.record_write(key);
         }
@@ -307,6 +315,12 @@ impl Registry {
     pub(crate) fn record_commits(&self, commits: Arc<LastCommits>) {
         // Set once, when the server starts.
         let _ = self.0.last_commits.set(commits);
+    }
+
+    /// Sets the cache that must include a write before it is answered.
+    pub(crate) fn set_applied(&self, applied: AppliedWrites<2>) {
+        // Set once, when the cache starts.
+        let _ = self.0.applied.set(applied);
     }
 
     /// Sets the delay of lists by clients.

@@ -35,9 +35,10 @@ use crate::{
     budget::{Budget, Limits},
     descriptions::Descriptions,
     extension::ExtensionApi,
+    flow_control::{FlowControl, FlowControlOptions},
     http::{Body, Origin, RequestBody, Trust, handle},
     identity::User,
-    kinds::core::service::ServiceCidr,
+    kinds::{core::service::ServiceCidr, flowcontrol},
     kubernetes::KubernetesVersion,
     metrics::Metrics,
     state::{AddedCheck, State},
@@ -82,6 +83,7 @@ pub struct ServerBuilder {
     request_timeout: Duration,
     audit: Option<AuditConfiguration>,
     proxy_identity: Option<ProxyIdentity>,
+    flow_control: FlowControlOptions,
 }
 
 /// The default of [`ServerBuilder::request_timeout`].
@@ -303,12 +305,39 @@ impl ServerBuilder {
         self
     }
 
+    /// Sets the maximum number of reads at the same time, as `--max-requests-inflight`. Defaults to 400. 0 is no limit.
+    ///
+    /// With [priority and fairness](Self::priority_and_fairness), the sum of this and
+    /// [`Self::max_mutating_requests_in_flight`] is the number of seats that the priority levels share. Long-running
+    /// requests are not limited, except for the beginning of a watch.
+    pub const fn max_requests_in_flight(mut self, limit: u32) -> Self {
+        self.flow_control.reads = limit;
+        self
+    }
+
+    /// Sets the maximum number of writes at the same time, as `--max-mutating-requests-inflight`. Defaults to 200. 0 is no
+    /// limit.
+    pub const fn max_mutating_requests_in_flight(mut self, limit: u32) -> Self {
+        self.flow_control.writes = limit;
+        self
+    }
+
+    /// Enables or disables API Priority and Fairness, as `--enable-priority-and-fairness`. Enabled by default.
+    ///
+    /// If it is disabled, or if both limits are 0, the limits apply to reads and writes of all users except the members of
+    /// `system:masters`, and no request waits.
+    pub const fn priority_and_fairness(mut self, is_enabled: bool) -> Self {
+        self.flow_control.is_fair = is_enabled;
+        self
+    }
+
     /// Builds the server.
     #[must_use]
     pub fn build(self) -> Server {
         let (stopping, _) = watch::channel(false);
         let address = self.choices.advertised.unwrap_or_else(|| self.address.ip());
         let entropy = self.entropy.unwrap_or_default();
+        let schemas: Vec<_> = flowcontrol::schemas("").into_iter().map(|(schema, _)| schema).collect();
         let audit = self.audit.and_then(|audit| audit.build(self.clock.clone(), entropy.clone()));
         Server(Arc::new(State {
             clock: self.clock,
@@ -324,6 +353,7 @@ impl ServerBuilder {
             deferred: OnceCell::new(),
             stopping,
             metrics: Metrics::default(),
+            flow_control: FlowControl::new(self.flow_control, &flowcontrol::levels(), &schemas),
             descriptions: self.descriptions,
             added_check: self.added_check,
             address: Mutex::new(SocketAddr::new(address, self.address.port())),
@@ -357,6 +387,7 @@ impl Server {
             request_timeout: REQUEST_TIMEOUT,
             audit: None,
             proxy_identity: None,
+            flow_control: FlowControlOptions::default(),
         }
     }
 

@@ -15,6 +15,7 @@ use crate::{
     bootstrap::{self, Announced, Authorities, Presence, RegistryOptions},
     budget::Budget,
     descriptions::Descriptions,
+    flow_control::FlowControl,
     identity::User,
     kubernetes::KubernetesVersion,
     metrics::Metrics,
@@ -41,6 +42,8 @@ pub(crate) struct State {
     /// `true` when long-running responses must end.
     pub(crate) stopping: watch::Sender<bool>,
     pub(crate) metrics: Metrics,
+    /// The limits on requests at the same time.
+    pub(crate) flow_control: FlowControl,
     /// The audit log. `None` without a policy.
     pub(crate) audit: Option<Arc<Audit>>,
     pub(crate) descriptions: Descriptions,
@@ -103,7 +106,7 @@ impl State {
     /// Creates the roles, flow control objects and API services if they are missing.
     pub(crate) async fn ensure_deferred(&self) -> Result<(), Status> {
         let registry = self.registry().await?;
-        self.deferred.get_or_try_init(|| bootstrap::ensure_deferred(registry)).await.copied()
+        self.deferred.get_or_try_init(|| bootstrap::ensure_deferred(registry, &self.flow_control)).await.copied()
     }
 
     /// Decides whether a user may perform a request, by the current roles.
@@ -135,6 +138,10 @@ impl State {
 
     pub(crate) fn authenticator(&self) -> &Authenticator {
         &self.authenticator
+    }
+
+    pub(crate) fn flow_control(&self) -> &FlowControl {
+        &self.flow_control
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

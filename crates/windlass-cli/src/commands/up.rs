@@ -22,6 +22,7 @@ use crate::{
     control_plane::{Bound, Settings, warn_if_replaced},
     data_directory::Data,
     encryption::Encryption,
+    request_limits::RequestLimits,
     storage::{Etcd, Place},
     time_limits::{TimeLimits, positive},
     token_keys::TokenKeys,
@@ -71,6 +72,8 @@ pub(crate) struct Options {
     tokens: TokenKeys,
     #[command(flatten)]
     limits: TimeLimits,
+    #[command(flatten)]
+    requests: RequestLimits,
     /// Kubernetes version to serve; the controllers use the types of 1.36 with every version
     #[arg(long, value_name = "VERSION", default_value_t)]
     kubernetes_version: KubernetesVersion,
@@ -207,6 +210,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         storage,
         tokens,
         limits,
+        requests,
         kubernetes_version,
         ..
     } = options;
@@ -223,6 +227,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         audit: audit.build()?,
         tokens,
         limits,
+        requests: requests.checked()?,
         encryption: storage.encryption(),
         place: storage.place(),
         hint: HINT,

@@ -27,6 +27,7 @@ use crate::{
     audit::{self, AuditFlags},
     commands::announce,
     descriptions,
+    request_limits::RequestLimits,
     time_limits::{TimeLimits, positive},
 };
 
@@ -104,9 +105,12 @@ const FLAGS: &[Flag] = &[
     Flag { name: "disable-admission-plugins", takes: "names", about: "ServiceAccount: pods need no account" },
     Flag { name: "enable-admission-plugins", takes: "names", about: "Plugins that must be enabled" },
     Flag { name: "enable-bootstrap-token-auth", takes: "", about: "Accept bootstrap tokens" },
+    Flag { name: "enable-priority-and-fairness", takes: "", about: "Apply FlowSchemas and priority levels" },
     Flag { name: "etcd-servers", takes: "urls", about: "Not used: objects are stored in memory" },
     Flag { name: "event-ttl", takes: "duration", about: "The time after which Events are deleted; 1h by default" },
     Flag { name: "http2-max-streams-per-connection", takes: "int", about: "Streams of one HTTP/2 connection" },
+    Flag { name: "max-mutating-requests-inflight", takes: "int", about: "Writes at once; 200 by default" },
+    Flag { name: "max-requests-inflight", takes: "int", about: "Reads at once; 400 by default" },
     Flag { name: "oidc-ca-file", takes: "path", about: "The CAs of the issuer" },
     Flag { name: "oidc-client-id", takes: "string", about: "The audience of its tokens" },
     Flag { name: "oidc-groups-claim", takes: "string", about: "The claim with the groups" },
@@ -116,9 +120,9 @@ const FLAGS: &[Flag] = &[
     Flag { name: "oidc-signing-algs", takes: "strings", about: "The accepted algorithms" },
     Flag { name: "oidc-username-claim", takes: "string", about: "The claim with the user name" },
     Flag { name: "oidc-username-prefix", takes: "string", about: "The prefix of user names" },
-    Flag { name: "request-timeout", takes: "duration", about: "The maximum time for a request; 1m by default" },
     Flag { name: "proxy-client-cert-file", takes: "path", about: "The client certificate at other API servers" },
     Flag { name: "proxy-client-key-file", takes: "path", about: "Its key" },
+    Flag { name: "request-timeout", takes: "duration", about: "The maximum time for a request; 1m by default" },
     Flag { name: "requestheader-allowed-names", takes: "strings", about: "The names of front proxies" },
     Flag { name: "requestheader-client-ca-file", takes: "path", about: "The CAs of front proxies" },
     Flag { name: "requestheader-extra-headers-prefix", takes: "strings", about: "Prefixes of headers" },
@@ -201,6 +205,8 @@ fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Erro
         builder = builder.limits(Limits { streams, ..Limits::default() });
     }
     builder = TimeLimits::new(duration(flags, "request-timeout")?, duration(flags, "event-ttl")?).apply(builder);
+    let (reads, writes) = (flags.parse("max-requests-inflight")?, flags.parse("max-mutating-requests-inflight")?);
+    builder = RequestLimits::new(reads, writes, flags.parse("enable-priority-and-fairness")?).checked()?.apply(builder);
     let mut names = flags.list("service-account-issuer");
     let mut issuer = names.next().map_or_else(TokenIssuer::default, TokenIssuer::named);
     issuer = names.fold(issuer, TokenIssuer::accepting);

@@ -203,7 +203,14 @@ impl Request<'_> {
         let renderer = self.renderer()?;
         let params = list_params(&self.exchange.query)?;
         self.registry.wait_for_list_lag(&self.target, &params).await;
+        let is_counted = params.labels.is_none() && params.fields.is_none() && params.continue_token.is_none();
         let list = self.registry.list(&self.target, params).await?;
+        if let Some(path) = self.exchange.info.resource.as_ref().filter(|_| is_counted) {
+            let listed = list.items.len() as u64;
+            let bytes = list.items.iter().map(|item| item.encoded.len_hint() as u64).sum();
+            let count = listed + list.remaining.unwrap_or_default();
+            self.server.flow_control().objects().record(path, count, listed, bytes);
+        }
         Ok(renderer.list(list).await?)
     }
 
@@ -218,7 +225,8 @@ impl Request<'_> {
         let (stopping, watching) = (self.exchange.stopping.clone(), self.meter.record_watch());
         let descriptions = self.server.descriptions().clone();
         let rendering = watch::Rendering { representation, include, descriptions, clock };
-        let frames = watch::frames(session, rendering, stopping, watching);
+        let counted = self.server.flow_control().watches().register(&self.exchange.info, query);
+        let frames = watch::frames(session, rendering, stopping, watching, counted);
         let content_type = HeaderValue::from_static(representation.encoding.stream_type());
         Ok(respond::respond(StatusCode::OK, content_type, Body::frames(frames)))
     }

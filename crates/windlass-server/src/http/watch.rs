@@ -20,6 +20,7 @@ use crate::{
     codec::{protobuf_frame, to_protobuf},
     descriptions::Descriptions,
     encoded::{Style, push_json},
+    flow_control::CountedWatch,
     metrics::Watching,
     registry::{WatchItem, WatchSession, type_name},
     resource::{ResourceInfo, Shape},
@@ -42,6 +43,7 @@ struct Watch {
     has_header: bool,
     stopping: Stopping,
     watching: Watching,
+    _counted: CountedWatch,
 }
 
 /// Returns the frames of a watch: JSON lines, or length-prefixed protobuf messages.
@@ -50,8 +52,9 @@ pub(super) fn frames(
     rendering: Rendering,
     stopping: Stopping,
     watching: Watching,
+    counted: CountedWatch,
 ) -> impl Stream<Item = Bytes> + Send {
-    let watch = Watch { session, rendering, has_header: false, stopping, watching };
+    let watch = Watch { session, rendering, has_header: false, stopping, watching, _counted: counted };
     stream::unfold(watch, |mut watch| async move {
         let frame = watch.next().await?;
         watch.watching.record_event();

@@ -1,6 +1,6 @@
 //! The group `flowcontrol.apiserver.k8s.io`: priority and fairness of requests.
 //!
-//! The objects exist because clients list them. This server does not apply them: it has one queue for all requests.
+//! [`crate::flow_control`] applies the objects.
 
 use crate::kinds::prelude::*;
 
@@ -23,8 +23,106 @@ fn validate_mandatory_spec(object: &Field<'_>, mandatory: &[Value], errors: &mut
     };
     let spec = object.child("spec");
     if !same(mandatory.at(&["spec"]), spec.value()) {
-        spec.invalid(&format!("spec of '{name}' must equal the fixed value"), errors);
+        // The real server shows the spec with Go's field names.
+        let shown = internal(spec.value().unwrap_or(&Value::Null));
+        spec.invalid_as(&shown, &format!("spec of '{name}' must equal the fixed value"), errors);
     }
+}
+
+/// The fields of a structure in the order of Go, and their own fields.
+type Fields = &'static [(&'static str, Shape)];
+
+/// A field of a structure.
+#[derive(Clone, Copy)]
+enum Shape {
+    /// A value that is shown as it is.
+    Plain,
+    /// `false` if it is unset.
+    Flag,
+    Struct(Fields),
+    List(Fields),
+}
+
+use Shape::{Flag, List, Plain, Struct};
+
+/// The fields of a PriorityLevelConfigurationSpec and of a FlowSchemaSpec. They have no name in common.
+const SPEC: [Fields; 2] = [
+    &[
+        ("type", Plain),
+        (
+            "limited",
+            Struct(&[
+                ("nominalConcurrencyShares", Plain),
+                (
+                    "limitResponse",
+                    Struct(&[
+                        ("type", Plain),
+                        ("queuing", Struct(&[("queues", Plain), ("handSize", Plain), ("queueLengthLimit", Plain)])),
+                    ]),
+                ),
+                ("lendablePercent", Plain),
+                ("borrowingLimitPercent", Plain),
+            ]),
+        ),
+        ("exempt", Struct(&[("nominalConcurrencyShares", Plain), ("lendablePercent", Plain)])),
+    ],
+    &[
+        ("priorityLevelConfiguration", Struct(&[("name", Plain)])),
+        ("matchingPrecedence", Plain),
+        ("distinguisherMethod", Struct(&[("type", Plain)])),
+        (
+            "rules",
+            List(&[
+                (
+                    "subjects",
+                    List(&[
+                        ("kind", Plain),
+                        ("user", Struct(&[("name", Plain)])),
+                        ("group", Struct(&[("name", Plain)])),
+                        ("serviceAccount", Struct(&[("namespace", Plain), ("name", Plain)])),
+                    ]),
+                ),
+                (
+                    "resourceRules",
+                    List(&[
+                        ("verbs", Plain),
+                        ("apiGroups", Plain),
+                        ("resources", Plain),
+                        ("clusterScope", Flag),
+                        ("namespaces", Plain),
+                    ]),
+                ),
+                ("nonResourceRules", List(&[("verbs", Plain), ("nonResourceURLs", Plain)])),
+            ]),
+        ),
+    ],
+];
+
+/// Returns a spec as Go encodes the internal type.
+fn internal(spec: &Value) -> Value {
+    let [levels, schemas] = SPEC;
+    structure(spec, if spec.at(&["type"]).is_some() { levels } else { schemas })
+}
+
+fn structure(value: &Value, fields: Fields) -> Value {
+    let shown = fields.iter().map(|(name, shape)| {
+        let field = value.at(&[name]);
+        let shown = match (shape, field) {
+            (Flag, None) => false.into(),
+            (_, None) => Value::Null,
+            (Plain | Flag, Some(field)) => field.clone(),
+            (Struct(fields), Some(field)) => structure(field, fields),
+            (List(fields), Some(field)) => {
+                field.as_array().into_iter().flatten().map(|item| structure(item, fields)).collect()
+            }
+        };
+        let name = match *name {
+            "apiGroups" => "APIGroups".to_owned(),
+            name => name[..1].to_ascii_uppercase() + &name[1..],
+        };
+        (name, shown)
+    });
+    Value::Object(shown.collect())
 }
 
 /// Validates the conditions of a new status.

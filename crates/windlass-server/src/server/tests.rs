@@ -29,6 +29,7 @@ use crate::{http::Body, tls::TlsIdentity};
 mod aggregation;
 mod delivery;
 mod extensions;
+mod flow_control;
 mod identity;
 mod lasting;
 mod limits;
