@@ -7,8 +7,10 @@
 //! validator      validates objects by the rules of their schema
 //! rules          validates the rules in a schema when the schema is written
 //! cause          the errors of fields
+//! scope          several evaluations with the same values: composed variables and access checks
 //! program        compiled expressions; deep ones run on a thread with a large stack
 //! stack          threads with a large stack
+//! output         constructed objects and patches as JSON
 //! eval           evaluates expressions, and counts the cost by the rules of `cost`
 //! estimate       the maximum cost of an evaluation, by the same rules
 //! check          type checking; resolves the overloads of functions
@@ -19,6 +21,7 @@
 //! value          values, which are views of the object
 //! extension      the types that Kubernetes adds to CEL
 //! meter          counts the cost, and stops an evaluation at its limits
+//! access         the questions of expressions to the authorizer
 //! fault          failures of an evaluation
 //! cost           the cost rules of functions
 //! types          the types of expressions
@@ -33,13 +36,15 @@
 //! expressions.
 //!
 //! Not guaranteed: costs equal to the last unit. They follow the rules of kube-apiserver. Not implemented: named time
-//! zones, `math`, protocol buffers, and `authorizer`.
+//! zones, `math`, and protocol buffers.
 
 mod validator;
 mod rules;
 mod cause;
+mod scope;
 mod program;
 mod stack;
+mod output;
 mod eval;
 mod estimate;
 mod check;
@@ -50,6 +55,7 @@ mod function;
 mod value;
 mod extension;
 mod meter;
+mod access;
 mod fault;
 mod cost;
 mod types;
@@ -58,6 +64,7 @@ mod pattern;
 mod pattern_size;
 
 pub use self::{
+    access::{AccessCheck, AccessDecision, AccessDecisions, AccessTarget, ResourceTarget},
     error::{CompileError, EvaluationError, Expected},
     library::Dialect,
     pattern::compile_pattern,
@@ -65,6 +72,7 @@ pub use self::{
     program::{Environment, Evaluated, LIMIT_PER_CALL, Presence, Program},
     rules::{RuleError, check_rules, check_rules_in},
     schema::Schema,
+    scope::{Composition, Inputs, Scope},
     validator::{Rules, Verdict},
 };
 pub use windlass_api::{RESERVED, escape, unescape};

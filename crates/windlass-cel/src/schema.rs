@@ -96,6 +96,12 @@ impl Schema {
         Arc::new(Self::with(Shape::Any, false, LARGEST_REQUEST, 1))
     }
 
+    /// Returns the schema of any JSON as a reference.
+    pub(crate) fn any_static() -> &'static Self {
+        static ANY: Schema = Schema { shape: Shape::Any, nullable: false, most: LARGEST_REQUEST, least_bytes: 1 };
+        &ANY
+    }
+
     /// Creates an object schema with these fields and a type name for messages. Expressions use the field names without
     /// escaping.
     pub fn object<'a>(name: &str, fields: impl IntoIterator<Item = (&'a str, Arc<Self>)>) -> Arc<Self> {
