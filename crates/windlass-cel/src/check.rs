@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr, SourceInfo, StructExpr};
+use cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr, SourceInfo, StructExpr,
+};
 
 use crate::{
     error::{CompileError, Problem},

@@ -41,12 +41,7 @@ impl Meter {
 
     /// Creates a meter that shares the counter of visited values and the decisions with other evaluations. With
     /// `only_cheap`, it stops an evaluation that is not cheap.
-    pub(crate) fn sharing(
-        limit: u64,
-        work: Rc<Cell<u64>>,
-        access: Option<Rc<AccessState>>,
-        only_cheap: bool,
-    ) -> Self {
+    pub(crate) fn sharing(limit: u64, work: Rc<Cell<u64>>, access: Option<Rc<AccessState>>, only_cheap: bool) -> Self {
         Self { cost: Cell::new(0), limit, work, patterns: RefCell::default(), access, only_cheap }
     }
 

@@ -111,6 +111,12 @@ impl Schema {
         Arc::new(Self::with(Shape::Object(Arc::new(object)), false, 0, 2))
     }
 
+    /// Returns the schema of a list.
+    pub fn list(item: &Arc<Self>) -> Arc<Self> {
+        let item = Arc::clone(item);
+        Arc::new(Self::with(Shape::List { item, list: ListType::Atomic }, false, LARGEST_REQUEST, 2))
+    }
+
     fn with(shape: Shape, nullable: bool, most: u64, least_bytes: u64) -> Self {
         Self { shape, nullable, most, least_bytes }
     }

@@ -63,7 +63,6 @@ pub struct Scope<'v> {
     was_stopped: Cell<bool>,
 }
 
-
 /// The maximum depth of an expression with the variables that it uses, for evaluation on the caller's stack.
 const SHALLOW: usize = 32;
 /// The maximum depth of an expression with the variables that it uses.
@@ -152,11 +151,8 @@ impl std::fmt::Debug for Scope<'_> {
 impl<'v> Scope<'v> {
     fn new(inputs: &'v Inputs<'_>) -> Self {
         let any = Schema::any_static();
-        let mut values: Vec<_> = inputs
-            .values
-            .iter()
-            .map(|(name, json)| (*name, Value::read(json, any).unwrap_or(Value::Null)))
-            .collect();
+        let mut values: Vec<_> =
+            inputs.values.iter().map(|(name, json)| (*name, Value::read(json, any).unwrap_or(Value::Null))).collect();
         if let Some(target) = inputs.request {
             let access = |value| Value::extension(ExtensionValue::Access(value));
             values.push((AUTHORIZER, access(AccessValue::Authorizer { account: None })));
@@ -264,9 +260,7 @@ impl<'v> Composed<'v> for Scope<'v> {
         let value = match value {
             // These evaluations are repeated as a whole.
             Err(_) if self.pending().is_some() || self.was_stopped() => return Err(EvalFault::Exhausted),
-            Err(fault) => {
-                Err(EvalFault::error(format!("composited variable {name:?} fails to evaluate: {fault}")))
-            }
+            Err(fault) => Err(EvalFault::error(format!("composited variable {name:?} fails to evaluate: {fault}"))),
             value => value,
         };
         self.composed.borrow_mut().insert(name, value.clone());

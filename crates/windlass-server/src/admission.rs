@@ -22,10 +22,14 @@ mod classes;
 mod configuration;
 mod creation;
 mod escalation;
+mod evaluation;
+mod invocation;
 mod limits;
+mod matching;
 mod nodes;
 mod pod_security;
 mod pods;
+mod policies;
 mod protection;
 mod quota;
 mod service_accounts;
@@ -39,6 +43,7 @@ pub(crate) use self::{
     limits::LimitRanges,
     nodes::TaintNewNodes,
     pods::PodDefaults,
+    policies::AdmissionPolicies,
     protection::ProtectStorage,
     service_accounts::ServiceAccounts,
     webhooks::Webhooks,
@@ -69,7 +74,7 @@ pub(crate) fn chain(
     if pod_accounts == PodAccounts::Required {
         chain.push(Arc::new(ServiceAccounts));
     }
-    let rest: [Arc<dyn Admission>; 14] = [
+    let rest: [Arc<dyn Admission>; 15] = [
         Arc::new(TaintNewNodes),
         Arc::new(configuration.pod_security()),
         Arc::new(PriorityClasses),
@@ -81,7 +86,8 @@ pub(crate) fn chain(
         Arc::new(CertificateDecisions(Arc::clone(&authorizer))),
         Arc::new(SignerPermissions(Arc::clone(&authorizer))),
         Arc::new(CertificateSubjects),
-        Arc::new(Webhooks::default()),
+        Arc::new(AdmissionPolicies::new(Arc::clone(&authorizer))),
+        Arc::new(Webhooks::new(Arc::clone(&authorizer))),
         Arc::new(configuration.resource_quotas()),
         Arc::new(NoEscalation(authorizer)),
     ];

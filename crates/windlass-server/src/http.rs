@@ -47,7 +47,6 @@ mod delete_options;
 mod issuer;
 mod json;
 mod media;
-mod offload;
 mod options;
 mod read;
 mod resource;

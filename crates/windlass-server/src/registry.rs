@@ -56,9 +56,10 @@ mod tests;
 
 use self::follow::Followed;
 pub(crate) use self::{
-    admission::{Admission, Attributes, HookId, Operation, RequestContext, SubresourceKind, WebhookCalls},
+    admission::{Admission, Attributes, HookId, Operation, Plugin, RequestContext, SubresourceKind, WebhookCalls},
     audited::record_request,
     delete::{AdmissionState, DeleteParams},
+    field_manager::type_of as merge_type,
     list::{ItemList, ListParams},
     list_lag::ListLag,
     meta::set_namespace,

@@ -50,12 +50,16 @@ pub(super) const TABLE: &[Row] = &[
         }
         Ok(value(AccessValue::Path { account: account.clone(), path: path.to_owned() }))
     }),
-    ("kubernetes.authorization.Authorizer::group(string) kubernetes.authorization.GroupCheck", Cost::Flat, |_, args| {
-        let (AccessValue::Authorizer { account }, group) = (access(args)?, text(args, 1)?) else {
-            return Err(EvalFault::error("no such overload"));
-        };
-        Ok(value(AccessValue::Group { account: account.clone(), group: group.to_owned() }))
-    }),
+    (
+        "kubernetes.authorization.Authorizer::group(string) kubernetes.authorization.GroupCheck",
+        Cost::Flat,
+        |_, args| {
+            let (AccessValue::Authorizer { account }, group) = (access(args)?, text(args, 1)?) else {
+                return Err(EvalFault::error("no such overload"));
+            };
+            Ok(value(AccessValue::Group { account: account.clone(), group: group.to_owned() }))
+        },
+    ),
     (
         "kubernetes.authorization.Authorizer::serviceAccount(string, string) kubernetes.authorization.Authorizer",
         Cost::Flat,
