@@ -16,6 +16,7 @@ macro_rules! cases {
 
 cases! {
     admission
+    admission_policies
     apply
     attacks
     authorization
