@@ -42,6 +42,7 @@ cases! {
     impersonation
     jobs
     lists
+    mutating_policies
     namespaces
     networking
     other_kinds

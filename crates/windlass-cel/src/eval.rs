@@ -241,7 +241,10 @@ impl<'v> Evaluation<'_, 'v> {
         let (names, count) = match range {
             Value::List(list) => (Vec::new(), list.len()),
             Value::Map(map) => (map.keys(), map.len()),
-            other => return Err(EvalFault::no_overload("comprehension", &[other])),
+            other => {
+                let ty = other.go_type();
+                return Err(EvalFault::error(format!("got 'types.{ty}', expected iterable type")));
+            }
         };
         self.meter.work(names.len() as u64)?;
         for index in 0..count {

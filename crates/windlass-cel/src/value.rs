@@ -223,6 +223,22 @@ impl<'v> Value<'v> {
         }
     }
 
+    /// Returns the name of the Go type, for messages.
+    pub(crate) fn go_type(&self) -> &'static str {
+        match self {
+            Self::Null => "Null",
+            Self::Bool(_) => "Bool",
+            Self::Int(_) => "Int",
+            Self::Uint(_) => "Uint",
+            Self::Double(_) => "Double",
+            Self::Text(_) => "String",
+            Self::Bytes(_) => "Bytes",
+            Self::Timestamp(_) => "Timestamp",
+            Self::Duration(_) => "Duration",
+            other => other.type_name(),
+        }
+    }
+
     /// Returns the number of characters, bytes, items or entries. Returns one for all other values.
     pub(crate) fn size(&self) -> u64 {
         match self {

@@ -121,6 +121,8 @@ pub(crate) struct WriteParams {
     /// The conversions of the object to other versions that are known so far.
     pub(crate) conversions: Conversions,
     pub(crate) webhooks: WebhookCalls,
+    /// The options that the client set, besides the dry run, by their names in reviews.
+    pub(crate) options: Option<Arc<serde_json::Value>>,
 }
 
 /// The result of a successful write.
@@ -149,6 +151,7 @@ impl WriteParams {
             trace: self.trace.clone(),
             name: target.name().to_owned(),
             webhooks: self.webhooks,
+            options: self.options.clone(),
         }
     }
 }
@@ -165,6 +168,7 @@ impl Default for WriteParams {
             trace: TraceContext::default(),
             conversions: Conversions::default(),
             webhooks: WebhookCalls::Configured,
+            options: None,
         }
     }
 }

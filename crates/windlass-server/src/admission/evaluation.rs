@@ -25,6 +25,8 @@ pub(super) struct Subject {
     pub(super) object: Value,
     pub(super) old: Value,
     pub(super) request: Value,
+    /// The request as match conditions see it: with the requested resource.
+    condition_request: Value,
     /// The namespace of the object. Null for objects without one.
     pub(super) namespace: Value,
     target: ResourceTarget,
@@ -34,8 +36,8 @@ pub(super) struct Subject {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Extras<'a> {
     pub(super) params: Option<&'a Value>,
-    /// Match conditions have no namespace.
-    pub(super) without_namespace: bool,
+    /// Match conditions have no namespace, and see the requested resource instead of the matched one.
+    pub(super) for_conditions: bool,
     pub(super) authorizer: bool,
     pub(super) composition: Option<&'a Composition>,
 }
@@ -63,10 +65,14 @@ pub(super) struct Evaluator<'a> {
 impl Subject {
     /// Creates the values for a view of a write.
     pub(super) async fn of(write: &Attributes, invocation: &Invocation, namespace: Value) -> Result<Self, Status> {
+        let request = invocation.request(write);
+        let mut condition_request = request.clone();
+        condition_request["resource"] = request["requestResource"].clone();
         Ok(Self {
+            condition_request,
             object: invocation.object(write, &write.object).await?,
             old: invocation.object(write, write.old.as_ref().unwrap_or(&Value::Null)).await?,
-            request: invocation.request(write),
+            request,
             namespace,
             target: ResourceTarget {
                 group: write.resource.group.clone(),
@@ -85,11 +91,15 @@ impl Subject {
 impl Attempt {
     /// Returns the values of the variables for evaluations.
     pub(super) fn inputs<'a>(&self, subject: &'a Subject, extras: Extras<'a>) -> Inputs<'a> {
-        let namespace = if extras.without_namespace { &Value::Null } else { &subject.namespace };
+        let (namespace, request) = if extras.for_conditions {
+            (&Value::Null, &subject.condition_request)
+        } else {
+            (&subject.namespace, &subject.request)
+        };
         let values = vec![
             ("object", &subject.object),
             ("oldObject", &subject.old),
-            ("request", &subject.request),
+            ("request", request),
             ("namespaceObject", namespace),
             ("params", extras.params.unwrap_or(&Value::Null)),
         ];

@@ -119,6 +119,10 @@ pub(super) fn options(write: &Attributes) -> Value {
     if write.is_dry_run() {
         options["dryRun"] = json!(["All"]);
     }
+    let given = write.context.options.as_deref().and_then(Value::as_object);
+    for (name, value) in given.into_iter().flatten() {
+        options[name] = value.clone();
+    }
     options
 }
 

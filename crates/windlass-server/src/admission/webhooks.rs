@@ -126,7 +126,8 @@ impl Webhooks {
         let subject = Subject::of(write, &invocation, Value::Null).await?;
         let mut evaluator = Evaluator::new(&self.authorizer, registry, write);
         let verdict = evaluator.evaluate(move |attempt| {
-            let inputs = attempt.inputs(&subject, Extras { authorizer: true, ..Extras::default() });
+            let inputs =
+                attempt.inputs(&subject, Extras { authorizer: true, for_conditions: true, ..Extras::default() });
             let programs = conditions.iter().filter_map(|condition| condition.program());
             let conditions = conditions.iter().map(|condition| &**condition);
             attempt.run(&inputs, programs, |scope| evaluate(conditions, scope)).unwrap_or_else(Verdict::Failed)

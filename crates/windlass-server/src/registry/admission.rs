@@ -84,6 +84,8 @@ pub(crate) struct RequestContext {
     /// The name in the path. Empty if the request has none because the name will be generated.
     pub(crate) name: String,
     pub(crate) webhooks: WebhookCalls,
+    /// The options that the client set, besides the dry run, by their names in reviews.
+    pub(crate) options: Option<Arc<Value>>,
 }
 
 /// The admission webhooks that a write calls.
@@ -219,7 +221,9 @@ impl Attributes {
 
     /// Returns the `Status` that rejects this write.
     pub(crate) fn forbidden(&self, why: impl fmt::Display) -> Status {
-        Status::forbidden(&self.resource.group_resource(), &self.name, why)
+        let generated = self.object.text(&["metadata", "generateName"]);
+        let name = [&*self.name, generated].into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown");
+        Status::forbidden(&self.resource.group_resource(), name, why)
     }
 
     /// Reports whether a plugin handles the write.

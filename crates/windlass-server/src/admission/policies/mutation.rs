@@ -24,7 +24,8 @@ use crate::{
     },
     object::Tree,
     patch::{OperationError, apply_operations},
-    registry::{Attributes, HookId, Plugin, Registry, merge_type},
+    registry::{Attributes, HookId, Plugin, Registry, SubresourceKind, merge_type},
+    resource::Shape,
 };
 
 /// A policy that matches a write, with a binding and a parameter.
@@ -148,7 +149,8 @@ async fn call_all(
             let subject = Subject::of(write, &call.invocation, Value::Null).await?;
             let (policy, params) = (Arc::clone(policy), Arc::clone(&call.params));
             let verdict = evaluator.evaluate(move |attempt| {
-                let inputs = attempt.inputs(&subject, extras(&policy, params.as_ref().as_ref()));
+                let extras = Extras { for_conditions: true, ..extras(&policy, params.as_ref().as_ref()) };
+                let inputs = attempt.inputs(&subject, extras);
                 let evaluated = attempt
                     .run(&inputs, policy.condition_programs(), |scope| conditions::evaluate(&policy.conditions, scope));
                 evaluated.unwrap_or_else(Verdict::Failed)
@@ -202,6 +204,7 @@ async fn apply(
     });
     let result = evaluated.await.map_err(Problem::Write)?.map_err(Problem::Policy)?;
     let before = &subject.object;
+    check_version(call, write)?;
     let changed = if call.policy.mutations[index].is_json_patch {
         match patched(before, &result)? {
             Some(changed) => changed,
@@ -212,6 +215,20 @@ async fn apply(
     };
     let replaced = call.invocation.replace(write, changed, before, FieldValidation::Strict).await;
     replaced.map(drop).map_err(|status| Problem::Write(Status::internal(status.message)))
+}
+
+/// Returns an error if a policy sees an object of a built-in kind in another version than the request. As in the real
+/// server, it cannot change it.
+fn check_version(call: &Call, write: &Attributes) -> Result<(), Problem> {
+    let (seen, requested) = (&call.invocation.resource, &write.resource);
+    if write.subresource_kind.is_some() || seen.version == requested.version || !matches!(seen.shape, Shape::BuiltIn(_))
+    {
+        return Ok(());
+    }
+    Err(Problem::Policy(format!(
+        "converting ({}.{}) to ({}.{}): unknown conversion",
+        seen.version, seen.kind, requested.version, requested.kind
+    )))
 }
 
 /// Returns the constructed object or patch of a mutation. The error is a message.
@@ -250,10 +267,13 @@ fn merged(invocation: &Invocation, write: &Attributes, object: &Value, mut patch
             fields.insert(field.to_owned(), value.clone());
         }
     }
-    let ty = match &write.subresource_kind {
-        Some(part) => merge_type(&part.shape().map_err(|status| message(&status))?),
-        None => merge_type(&invocation.resource.shape),
-    };
+    if let Some(SubresourceKind { group, version, kind }) = &write.subresource_kind {
+        return Err(format!(
+            "error applying patch: failed to convert patch object to typed object: no corresponding type for \
+             {group}/{version}, Kind={kind}"
+        ));
+    }
+    let ty = merge_type(&invocation.resource.shape);
     field_manager::merge_into(&ty, object, &patch).map_err(|why| format!("error applying patch: {why}"))
 }
 

@@ -262,7 +262,7 @@ fn conditions_hold(policy: &CompiledPolicy, subject: &Subject, extras: Extras<'_
     if policy.conditions.is_empty() {
         return Verdict::Matches;
     }
-    let inputs = attempt.inputs(subject, Extras { authorizer: true, without_namespace: true, ..extras });
+    let inputs = attempt.inputs(subject, Extras { authorizer: true, for_conditions: true, ..extras });
     let verdict =
         attempt.run(&inputs, policy.condition_programs(), |scope| conditions::evaluate(&policy.conditions, scope));
     verdict.unwrap_or_else(Verdict::Failed)

@@ -163,8 +163,6 @@ fn validate_validation(validation: &Field<'_>, compiler: &PolicyCompiler, errors
         message.invalid("must be non-empty if specified", errors);
     } else if has_line_breaks(message.text()) {
         message.invalid("must not contain line breaks", errors);
-    } else if has_line_breaks(expression.text()) && message.text().trim().is_empty() {
-        message.required("message must be specified if expression contains line breaks", errors);
     }
     validation.child("reason").supported_if_set(REASONS, errors);
 }
