@@ -7,6 +7,7 @@
 //! validator      validates objects by the rules of their schema
 //! rules          validates the rules in a schema when the schema is written
 //! cause          the errors of fields
+//! admission      the variables of match conditions and admission policies
 //! scope          several evaluations with the same values: composed variables and access checks
 //! program        compiled expressions; deep ones run on a thread with a large stack
 //! stack          threads with a large stack
@@ -41,6 +42,7 @@
 mod validator;
 mod rules;
 mod cause;
+mod admission;
 mod scope;
 mod program;
 mod stack;
@@ -64,6 +66,7 @@ mod pattern;
 mod pattern_size;
 
 pub use self::{
+    admission::AdmissionVariables,
     access::{AccessCheck, AccessDecision, AccessDecisions, AccessTarget, ResourceTarget},
     error::{CompileError, EvaluationError, Expected},
     library::Dialect,
