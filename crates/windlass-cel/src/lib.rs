@@ -66,8 +66,8 @@ mod pattern;
 mod pattern_size;
 
 pub use self::{
-    admission::AdmissionVariables,
     access::{AccessCheck, AccessDecision, AccessDecisions, AccessTarget, ResourceTarget},
+    admission::AdmissionVariables,
     error::{CompileError, EvaluationError, Expected},
     library::Dialect,
     pattern::compile_pattern,

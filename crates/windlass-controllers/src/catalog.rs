@@ -7,8 +7,9 @@ use windlass_runtime::Manager;
 
 use crate::{
     Autoscaling, Pace, autoscaler, cronjob, daemonset, deployment, disruption, endpoints, ephemeral_volume,
-    garbage_collector, job, namespace, node_lifecycle, nodes, policy_status, replicaset, resource_quota, role_aggregation,
-    service_account, statefulset, storage_protection, storage_version_migrator, ttl_after_finished, volumes,
+    garbage_collector, job, namespace, node_lifecycle, nodes, policy_status, replicaset, resource_quota,
+    role_aggregation, service_account, statefulset, storage_protection, storage_version_migrator, ttl_after_finished,
+    volumes,
 };
 
 /// The default number of simulated nodes.

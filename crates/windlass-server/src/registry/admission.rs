@@ -263,6 +263,11 @@ impl Reinvocation {
         self.round != Round::Second || self.calls[plugin as usize].scheduled.contains(id)
     }
 
+    /// Schedules all webhooks with the policy `IfNeeded` that were called so far.
+    pub(crate) fn schedule(&mut self, plugin: Plugin) {
+        self.calls[plugin as usize].schedule();
+    }
+
     /// Records the object after the webhooks of a round.
     pub(crate) fn end_round(&mut self, plugin: Plugin, object: &Value) {
         self.calls[plugin as usize].left.clone_from(object);

@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use tokio::sync::Mutex;
+use parking_lot::Mutex;
+use tokio::task;
 use windlass_api::Status;
 
 use super::compiled::{Binding, CompiledPolicy};
 use crate::{
-    offload::offload,
     registry::Registry,
     resource::Item,
     storage::{Revision, StoredValue},
@@ -18,8 +18,14 @@ use crate::{
 pub(super) struct Policies {
     policies: &'static str,
     bindings: &'static str,
-    current: parking_lot::Mutex<Arc<Snapshot>>,
-    /// Held while a new snapshot is compiled.
+    known: Arc<Known>,
+}
+
+/// The last snapshot.
+#[derive(Debug, Default)]
+struct Known {
+    current: Mutex<Arc<Snapshot>>,
+    /// Held while a new snapshot is compiled, on a thread for blocking work.
     compiling: Mutex<()>,
 }
 
@@ -52,7 +58,7 @@ impl Policies {
     }
 
     fn of(policies: &'static str, bindings: &'static str) -> Self {
-        Self { policies, bindings, current: parking_lot::Mutex::default(), compiling: Mutex::default() }
+        Self { policies, bindings, known: Arc::default() }
     }
 
     /// Returns the current policies. Returns `None` if there are no bindings.
@@ -62,25 +68,36 @@ impl Policies {
             return Ok(None);
         }
         let policies = self.stored(registry, self.policies).await?;
-        if let Some(snapshot) = self.known(&policies, &bindings) {
+        if let Some(snapshot) = self.known.find(&policies, &bindings) {
             return Ok(Some(snapshot));
         }
-        let _compiling = self.compiling.lock().await;
-        if let Some(snapshot) = self.known(&policies, &bindings) {
-            return Ok(Some(snapshot));
-        }
-        let last = Arc::clone(&self.current.lock());
-        let snapshot = Arc::new(offload(move || Snapshot::new(&last, &policies, &bindings)).await??);
-        *self.current.lock() = Arc::clone(&snapshot);
-        Ok(Some(snapshot))
+        let known = Arc::clone(&self.known);
+        let compiling = task::spawn_blocking(move || known.compile(&policies, &bindings));
+        compiling.await.map_err(Status::internal)?.map(Some)
     }
 
     async fn stored(&self, registry: &Registry, prefix: &str) -> Result<Vec<StoredValue>, Status> {
         Ok(registry.storage().range_recent(prefix).await.map_err(Status::internal)?.values)
     }
+}
+
+// === impl Known ===
+
+impl Known {
+    /// Compiles a snapshot of these policies and bindings, unless another thread has done so.
+    fn compile(&self, policies: &[StoredValue], bindings: &[StoredValue]) -> Result<Arc<Snapshot>, Status> {
+        let _compiling = self.compiling.lock();
+        if let Some(snapshot) = self.find(policies, bindings) {
+            return Ok(snapshot);
+        }
+        let last = Arc::clone(&self.current.lock());
+        let snapshot = Arc::new(Snapshot::new(&last, policies, bindings)?);
+        *self.current.lock() = Arc::clone(&snapshot);
+        Ok(snapshot)
+    }
 
     /// Returns the last snapshot if it contains these policies and bindings.
-    fn known(&self, policies: &[StoredValue], bindings: &[StoredValue]) -> Option<Arc<Snapshot>> {
+    fn find(&self, policies: &[StoredValue], bindings: &[StoredValue]) -> Option<Arc<Snapshot>> {
         let current = self.current.lock();
         let is_same = |known: &[(Arc<str>, Revision)], stored: &[StoredValue]| {
             known.len() == stored.len()

@@ -139,6 +139,7 @@ async fn call_all(
 ) -> Result<(), Status> {
     let namespace = namespace_object(registry, write).await?;
     let mut evaluator = Evaluator::new(authorizer, registry, write);
+    let mut any_patched = false;
     for call in calls {
         let policy = &call.policy;
         let mut fail = |why| {
@@ -179,7 +180,12 @@ async fn call_all(
                 Err(Problem::Write(status)) => return Err(status),
             }
         }
+        any_patched |= is_patched;
         write.reinvocation.record_call(Plugin::Policies, id, policy.is_reinvoked, is_patched);
+    }
+    if any_patched {
+        // The policies that made the changes are evaluated again, too.
+        write.reinvocation.schedule(Plugin::Policies);
     }
     Ok(())
 }
@@ -213,8 +219,18 @@ async fn apply(
     } else {
         merged(&call.invocation, write, before, result).map_err(Problem::Policy)?
     };
-    let replaced = call.invocation.replace(write, changed, before, FieldValidation::Strict).await;
-    replaced.map(drop).map_err(|status| Problem::Write(Status::internal(status.message)))
+    // Objects of custom resources have no type at this point.
+    let validation = match (&write.subresource_kind, &call.invocation.resource.shape) {
+        (None, Shape::Custom(_)) => FieldValidation::Ignore,
+        _ => FieldValidation::Strict,
+    };
+    let replaced = call.invocation.replace(write, changed, before, validation).await;
+    replaced.map(drop).map_err(|status| Problem::Write(internal(status)))
+}
+
+/// Returns the error for a result that cannot be decoded.
+fn internal(status: Status) -> Status {
+    if status.code == 500 { status } else { Status::internal(status.message) }
 }
 
 /// Returns an error if a policy sees an object of a built-in kind in another version than the request. As in the real
