@@ -161,9 +161,9 @@ fn compare(expected: &BTreeMap<String, String>, name: &str, seen: &str) -> Optio
 fn record(file: &str, cases: &[Case], answers: &[(String, String)]) {
     let mut text =
         "# Written by `cargo xtask conformance --record` from a real kube-apiserver; do not edit.\n".to_owned();
-    for (name, seen) in answers {
-        assert!(!seen.contains("\nno answer: "), "{file}/{name} cannot be recorded:\n{seen}");
-    }
+    let unanswered = answers.iter().filter(|(_, seen)| seen.contains("\nno answer: "));
+    let unanswered: Vec<_> = unanswered.map(|(name, seen)| format!("{file}/{name}:\n{seen}")).collect();
+    assert!(unanswered.is_empty(), "these cannot be recorded:\n{}", unanswered.join("\n"));
     text.push_str(&file::write(answers));
     assert_eq!(cases.len(), answers.len(), "each case is answered");
     fs::write(recorded(file), text).expect("the recordings can be written");

@@ -16,6 +16,7 @@ macro_rules! cases {
 
 cases! {
     admission
+    admission_policies
     aggregation
     apply
     attacks
@@ -44,6 +45,7 @@ cases! {
     impersonation
     jobs
     lists
+    mutating_policies
     namespaces
     networking
     node_restriction

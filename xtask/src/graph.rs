@@ -39,7 +39,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     // The tests of the controllers use the test kit for fault exploration.
-    ("windlass-controllers", &["windlass-runtime", "windlass-envtest", RUNTIME_AND_BELOW]),
+    ("windlass-controllers", &["windlass-cel", "windlass-runtime", "windlass-envtest", RUNTIME_AND_BELOW]),
     (
         "windlass-envtest",
         &["windlass-apply-configurations", "windlass-derive", "windlass-runtime", "windlass-server", RUNTIME_AND_BELOW],

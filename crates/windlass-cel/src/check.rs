@@ -1,13 +1,15 @@
 //! Type checking of expressions, before any evaluation.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr, SourceInfo};
+use cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr, SourceInfo, StructExpr,
+};
 
 use crate::{
     error::{CompileError, Problem},
     function::Overload,
-    library::Dialect,
+    library::{Dialect, ESCAPE_KEY},
     parse::parts,
     pattern::compile_pattern,
     types::{Bindings, Type, most_general},
@@ -21,8 +23,14 @@ pub(crate) struct CheckedExpr {
     calls: HashMap<u64, Call>,
     /// Identifiers that are type names.
     type_names: HashMap<u64, &'static str>,
+    /// Selections that name a variable with dots.
+    qualified: HashMap<u64, String>,
+    /// Selections of composed variables.
+    composed: HashSet<u64>,
     /// The names of the used variables.
     pub(crate) used: BTreeSet<String>,
+    /// The names of the used composed variables.
+    pub(crate) used_composed: BTreeSet<String>,
 }
 
 /// A call with its possible overloads.
@@ -44,6 +52,8 @@ struct Checker<'a> {
     /// The number of the next type parameter.
     next: u32,
     dialect: Dialect,
+    /// Expressions may construct objects and patches.
+    patches: bool,
 }
 
 /// Type names in expressions, with their types.
@@ -82,18 +92,20 @@ pub(crate) fn check(
     source: &str,
     expr: &IdedExpr,
     places: &SourceInfo,
-    variables: &[(String, Type)],
+    variables: Vec<(String, Type)>,
     dialect: Dialect,
+    patches: bool,
 ) -> Result<(CheckedExpr, Type), CompileError> {
     let mut checker = Checker {
         source,
         places,
         checked: CheckedExpr::default(),
         bindings: Bindings::default(),
-        scope: variables.to_vec(),
+        scope: variables,
         problems: Vec::new(),
         next: FIRST_PARAMETER,
         dialect,
+        patches,
     };
     let ty = checker.check(expr);
     if checker.problems.is_empty() {
@@ -120,6 +132,16 @@ impl CheckedExpr {
     pub(crate) fn call(&self, id: u64) -> &Call {
         static NONE: Call = Call { function: "", overloads: Vec::new(), on_target: true };
         self.calls.get(&id).unwrap_or(&NONE)
+    }
+
+    /// Returns the name of the variable that a selection spells.
+    pub(crate) fn variable_at(&self, id: u64) -> Option<&str> {
+        if self.qualified.is_empty() { None } else { self.qualified.get(&id).map(String::as_str) }
+    }
+
+    /// Reports whether a selection is a composed variable.
+    pub(crate) fn is_composed(&self, id: u64) -> bool {
+        !self.composed.is_empty() && self.composed.contains(&id)
     }
 
     pub(crate) fn type_at(&self, id: u64) -> Option<&'static str> {
@@ -194,6 +216,9 @@ impl Checker<'_> {
             }
             Expr::Struct(object) => {
                 let name = &object.type_name;
+                if self.patches && is_constructed(name) {
+                    return self.construct(expr.id, object);
+                }
                 self.complain(
                     expr.id,
                     match type_named(name) {
@@ -224,9 +249,17 @@ impl Checker<'_> {
 
     fn select(&mut self, expr: &IdedExpr, select: &SelectExpr) -> Type {
         let qualified = if select.test { None } else { qualified(expr) };
-        if let Some((name, _)) = qualified.and_then(|name| type_named(&name)) {
+        if let Some((name, _)) = qualified.as_deref().and_then(type_named) {
             self.checked.type_names.insert(expr.id, name);
             return Type::Meta;
+        }
+        if let Some(name) = qualified.filter(|name| name.contains('.'))
+            && let Some((_, ty)) = self.scope.iter().find(|(other, _)| *other == name)
+        {
+            let ty = ty.clone();
+            self.checked.used.insert(name.clone());
+            self.checked.qualified.insert(expr.id, name);
+            return ty;
         }
         let ty = self.field(expr.id, &select.operand, &select.field, false);
         if select.test { Type::Bool } else { self.bindings.resolve(&ty) }
@@ -245,6 +278,15 @@ impl Checker<'_> {
                 },
                 |field| Type::of(&field.schema),
             ),
+            Type::Variables(types) => {
+                self.checked.composed.insert(id);
+                self.checked.used_composed.insert(field.to_owned());
+                types.get(field).cloned().unwrap_or_else(|| {
+                    self.complain(id, format!("undefined field '{field}'"));
+                    Type::Error
+                })
+            }
+            Type::Struct(name) => constructed_field(name, field),
             Type::Param(_) => {
                 self.fits(&Type::Dyn, target);
                 Type::Dyn
@@ -256,6 +298,33 @@ impl Checker<'_> {
             }
         };
         if optional || was_optional { Type::optional(ty) } else { ty }
+    }
+
+    /// Checks the construction of an object.
+    fn construct(&mut self, id: u64, object: &StructExpr) -> Type {
+        let name = object.type_name.as_str();
+        for entry in &object.entries {
+            let EntryExpr::StructField(field) = &entry.expr else { continue };
+            let expected = constructed_field(name, &field.field);
+            let mut ty = self.check(&field.value);
+            if field.optional {
+                ty = self.inner(field.value.id, ty);
+            }
+            if !self.fits(&ty, &expected) {
+                let ty = self.bindings.resolve(&ty);
+                let field = &field.field;
+                let message = format!("expected type of field '{field}' is '{expected}' but provided type is '{ty}'");
+                self.complain(entry.id, message);
+            }
+        }
+        let ty = Type::Struct(name.into());
+        self.checked.types.insert(id, ty.clone());
+        ty
+    }
+
+    /// Returns the overloads of a function, if the expression may use it.
+    fn overloads(&self, name: &str) -> Option<&'static [Overload]> {
+        if name == ESCAPE_KEY && !self.patches { None } else { self.dialect.overloads(name) }
     }
 
     fn call(&mut self, id: u64, call: &CallExpr) -> Type {
@@ -274,14 +343,14 @@ impl Checker<'_> {
         if let Some(target) = call.target.as_deref() {
             // `a.b.c()` calls `a.b.c` if that function exists, or else `c` on `a.b`.
             let long_name = qualified(target).map(|prefix| format!("{prefix}.{name}"));
-            if let Some(found) = long_name.as_deref().and_then(|name| self.dialect.overloads(name)) {
+            if let Some(found) = long_name.as_deref().and_then(|name| self.overloads(name)) {
                 return self.resolve(id, found, args, None, &call.args);
             }
             let target = self.check(target);
-            if let Some(found) = self.dialect.overloads(name) {
+            if let Some(found) = self.overloads(name) {
                 return self.resolve(id, found, args, Some(target), &call.args);
             }
-        } else if let Some(found) = self.dialect.overloads(name) {
+        } else if let Some(found) = self.overloads(name) {
             return self.resolve(id, found, args, None, &call.args);
         }
         self.complain(id, format!("undeclared reference to '{name}' (in container '')"));
@@ -494,6 +563,19 @@ pub(crate) fn bad_pattern(expr: &IdedExpr) -> Option<String> {
         _ => None,
     });
     literal.or_else(|| parts(expr).into_iter().find_map(bad_pattern))
+}
+
+/// Reports whether a name is that of a type whose objects expressions construct.
+fn is_constructed(name: &str) -> bool {
+    name == "JSONPatch" || name == "Object" || name.starts_with("Object.")
+}
+
+/// Returns the type of a field of a constructed object.
+fn constructed_field(name: &str, field: &str) -> Type {
+    match (name, field) {
+        ("JSONPatch", "op" | "path" | "from") => Type::String,
+        _ => Type::Dyn,
+    }
 }
 
 /// Returns the qualified name that a chain of field selections spells.

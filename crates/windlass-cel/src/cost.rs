@@ -13,6 +13,10 @@ pub(crate) struct Range {
 pub(crate) enum Cost {
     /// Constant.
     Flat,
+    /// A larger constant.
+    Fixed(u64),
+    /// The parsing of a selector, the second argument, into requirements.
+    Selector,
     /// One traversal of the first argument.
     First,
     /// One traversal of the first argument. The result has the same size.
@@ -95,6 +99,10 @@ pub(crate) struct Operand {
 const TRAVERSAL: f64 = 0.1;
 /// The cost of a pattern per character.
 const PATTERN: f64 = 0.25;
+/// The number of requirements that a selector may have per character.
+const SELECTOR_REQUIREMENTS: f64 = 0.5;
+/// The cost of a requirement: a new list and a new object.
+const NEW_REQUIREMENT: f64 = 50.0;
 /// The cost of a new list.
 pub(crate) const NEW_LIST: u64 = 10;
 /// The cost of a new map.
@@ -147,6 +155,11 @@ impl Cost {
         let one = Range::exactly(1);
         match self {
             Self::Flat => (one, None),
+            Self::Fixed(cost) => (Range::exactly(cost), None),
+            Self::Selector => {
+                let requirements = size(1).scaled(SELECTOR_REQUIREMENTS).scaled(NEW_REQUIREMENT);
+                (Range::exactly(NEW_LIST).plus(size(1).scaled(TRAVERSAL)).plus(requirements), None)
+            }
             Self::First => (size(0).scaled(TRAVERSAL), None),
             Self::Same => (size(0).scaled(TRAVERSAL), Some(size(0))),
             Self::Twice => (size(0).scaled(2.0 * TRAVERSAL), None),

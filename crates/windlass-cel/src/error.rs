@@ -143,6 +143,12 @@ pub enum Expected {
     Bool,
     /// A message (text).
     Text,
+    /// A text or null.
+    TextOrNull,
+    /// An object that the expression constructs.
+    Object,
+    /// A JSON patch that the expression constructs.
+    Patch,
     /// A value of any type.
     Any,
 }
@@ -152,7 +158,10 @@ impl fmt::Display for Expected {
         f.write_str(match self {
             Self::Bool => "bool",
             Self::Text => "string",
-            Self::Any => "any",
+            Self::TextOrNull => "string or null",
+            Self::Object => "Object",
+            Self::Patch => "list(JSONPatch)",
+            Self::Any => "any type",
         })
     }
 }

@@ -12,15 +12,31 @@ use crate::{
     meter::Meter,
     parse::ACCUMULATOR,
     types::Type,
-    value::{List, Map, Text, Value, shown},
+    value::{List, Map, Struct, Text, Value, shown},
 };
 
 /// The state of one evaluation.
-struct Evaluation<'v> {
+struct Evaluation<'s, 'v> {
     checked: &'v CheckedExpr,
-    meter: &'v Meter,
+    meter: &'s Meter,
+    composed: &'s dyn Composed<'v>,
     /// The variables, innermost last. The value of an accumulator may be an error, from which later steps can recover.
     variables: Vec<(&'v str, Result<Value<'v>, EvalFault>)>,
+}
+
+/// The composed variables of an evaluation.
+pub(crate) trait Composed<'v> {
+    /// Returns the value of a variable.
+    fn variable(&self, name: &'v str) -> Result<Value<'v>, EvalFault>;
+}
+
+/// No composed variables.
+pub(crate) struct NoVariables;
+
+impl<'v> Composed<'v> for NoVariables {
+    fn variable(&self, name: &'v str) -> Result<Value<'v>, EvalFault> {
+        Err(EvalFault::error(format!("no such key: {name}")))
+    }
 }
 
 /// Evaluates an expression with values for its variables.
@@ -28,15 +44,16 @@ pub(crate) fn evaluate<'v>(
     expr: &'v IdedExpr,
     checked: &'v CheckedExpr,
     variables: &[(&'v str, Value<'v>)],
-    meter: &'v Meter,
+    composed: &dyn Composed<'v>,
+    meter: &Meter,
 ) -> Result<Value<'v>, EvalFault> {
     let variables = variables.iter().map(|(name, value)| (*name, Ok(value.clone()))).collect();
-    Evaluation { checked, meter, variables }.value(expr)
+    Evaluation { checked, meter, composed, variables }.value(expr)
 }
 
 // === impl Evaluation ===
 
-impl<'v> Evaluation<'v> {
+impl<'v> Evaluation<'_, 'v> {
     fn value(&mut self, expr: &'v IdedExpr) -> Result<Value<'v>, EvalFault> {
         match &expr.expr {
             Expr::Literal(literal) => Ok(constant(literal)),
@@ -47,6 +64,15 @@ impl<'v> Evaluation<'v> {
             Expr::Select(select) => {
                 if let Some(name) = self.checked.type_at(expr.id) {
                     return Ok(Value::Type(name));
+                }
+                if let Some(name) = self.checked.variable_at(expr.id) {
+                    self.meter.charge(1)?;
+                    return self.variable(name);
+                }
+                if self.checked.is_composed(expr.id) {
+                    self.meter.charge(if select.test { 1 } else { 2 })?;
+                    let value = self.composed.variable(&select.field)?;
+                    return Ok(if select.test { Value::Bool(true) } else { value });
                 }
                 let operand = self.value(&select.operand)?;
                 let name = Value::Text(Text::Borrowed(&select.field));
@@ -106,10 +132,21 @@ impl<'v> Evaluation<'v> {
                 Ok(Value::Map(Map::new(entries)))
             }
             Expr::Comprehension(comprehension) => self.comprehension(comprehension),
-            Expr::Struct(_) | Expr::Unspecified => {
+            Expr::Struct(object) => {
                 self.meter.charge(NEW_OBJECT)?;
-                Err(EvalFault::error("objects cannot be made"))
+                let mut fields = BTreeMap::new();
+                for entry in &object.entries {
+                    let EntryExpr::StructField(field) = &entry.expr else { continue };
+                    let value = match (self.value(&field.value)?, field.optional) {
+                        (Value::Optional(None), true) => continue,
+                        (Value::Optional(Some(value)), true) => (*value).clone(),
+                        (value, _) => value,
+                    };
+                    fields.insert(field.field.as_str(), value);
+                }
+                Ok(Value::Struct(Struct { name: &object.type_name, fields }.into()))
             }
+            Expr::Unspecified => Err(EvalFault::error("no expression")),
         }
     }
 
@@ -143,6 +180,13 @@ impl<'v> Evaluation<'v> {
 
     fn call(&mut self, expr: &'v IdedExpr) -> Result<Value<'v>, EvalFault> {
         let Expr::Call(call) = &expr.expr else { return Err(EvalFault::error("not a call")) };
+        if self.checked.is_composed(expr.id)
+            && let [_, name] = call.args.as_slice()
+            && let Expr::Literal(LiteralValue::String(name)) = &name.expr
+        {
+            self.meter.charge(2)?;
+            return self.composed.variable(name.inner()).map(Value::some);
+        }
         let resolved = self.checked.call(expr.id);
         let target = call.target.as_deref().filter(|_| resolved.on_target);
         let mut args = Vec::with_capacity(call.args.len() + 1);
@@ -197,7 +241,10 @@ impl<'v> Evaluation<'v> {
         let (names, count) = match range {
             Value::List(list) => (Vec::new(), list.len()),
             Value::Map(map) => (map.keys(), map.len()),
-            other => return Err(EvalFault::no_overload("comprehension", &[other])),
+            other => {
+                let ty = other.go_type();
+                return Err(EvalFault::error(format!("got 'types.{ty}', expected iterable type")));
+            }
         };
         self.meter.work(names.len() as u64)?;
         for index in 0..count {

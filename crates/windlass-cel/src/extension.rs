@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use windlass_api::{Quantity, validation};
 
 pub(crate) use self::{semver::Version, url::Url};
+use crate::access::AccessValue;
 
 /// A value of a Kubernetes type.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +20,7 @@ pub(crate) enum ExtensionValue {
     Url(Url),
     Semver(Version),
     Format(&'static NamedFormat),
+    Access(AccessValue),
 }
 
 /// A named format, for the validation of texts.
@@ -52,6 +54,7 @@ impl ExtensionValue {
             Self::Url(_) => "kubernetes.URL",
             Self::Semver(_) => "kubernetes.Semver",
             Self::Format(_) => "kubernetes.NamedFormat",
+            Self::Access(access) => access.type_name(),
         }
     }
 

@@ -7,8 +7,11 @@
 //! validator      validates objects by the rules of their schema
 //! rules          validates the rules in a schema when the schema is written
 //! cause          the errors of fields
+//! admission      the variables of match conditions and admission policies
+//! scope          several evaluations with the same values: composed variables and access checks
 //! program        compiled expressions; deep ones run on a thread with a large stack
 //! stack          threads with a large stack
+//! output         constructed objects and patches as JSON
 //! eval           evaluates expressions, and counts the cost by the rules of `cost`
 //! json           results of expressions as JSON
 //! estimate       the maximum cost of an evaluation, by the same rules
@@ -20,6 +23,7 @@
 //! value          values, which are views of the object
 //! extension      the types that Kubernetes adds to CEL
 //! meter          counts the cost, and stops an evaluation at its limits
+//! access         the questions of expressions to the authorizer
 //! fault          failures of an evaluation
 //! cost           the cost rules of functions
 //! types          the types of expressions
@@ -34,13 +38,16 @@
 //! expressions.
 //!
 //! Not guaranteed: costs equal to the last unit. They follow the rules of kube-apiserver. Not implemented: named time
-//! zones, `math`, protocol buffers, and `authorizer`.
+//! zones, `math`, and protocol buffers.
 
 mod validator;
 mod rules;
 mod cause;
+mod admission;
+mod scope;
 mod program;
 mod stack;
+mod output;
 mod eval;
 mod json;
 mod estimate;
@@ -52,6 +59,7 @@ mod function;
 mod value;
 mod extension;
 mod meter;
+mod access;
 mod fault;
 mod cost;
 mod types;
@@ -60,6 +68,8 @@ mod pattern;
 mod pattern_size;
 
 pub use self::{
+    access::{AccessCheck, AccessDecision, AccessDecisions, AccessTarget, ResourceTarget},
+    admission::AdmissionVariables,
     error::{CompileError, EvaluationError, Expected},
     library::Dialect,
     pattern::compile_pattern,
@@ -67,6 +77,7 @@ pub use self::{
     program::{Environment, Evaluated, LIMIT_PER_CALL, Presence, Program},
     rules::{RuleError, check_rules, check_rules_in},
     schema::Schema,
+    scope::{Composition, Inputs, Scope},
     validator::{Rules, Verdict},
 };
 pub use windlass_api::{RESERVED, escape, unescape};

@@ -1,5 +1,6 @@
 //! The functions of CEL and of Kubernetes' libraries. Each file has one table and its implementations.
 
+mod access;
 mod lists;
 mod network;
 mod optional;
@@ -10,15 +11,23 @@ mod versions;
 
 use std::{collections::HashMap, sync::LazyLock};
 
-pub(crate) use self::standard::truth;
+pub(crate) use self::{access::ESCAPE_KEY, standard::truth};
 use crate::{
     fault::EvalFault,
     function::{Overload, Row},
     value::Value,
 };
 
-const TABLES: [&[Row]; 7] =
-    [standard::TABLE, strings::TABLE, lists::TABLE, optional::TABLE, network::TABLE, versions::TABLE, time::TABLE];
+const TABLES: [&[Row]; 8] = [
+    standard::TABLE,
+    strings::TABLE,
+    lists::TABLE,
+    optional::TABLE,
+    network::TABLE,
+    versions::TABLE,
+    time::TABLE,
+    access::TABLE,
+];
 
 /// The functions and the syntax that a minor version of Kubernetes accepts in new rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -114,7 +114,14 @@ pub(crate) fn parts(expr: &IdedExpr) -> Vec<&IdedExpr> {
             entries.flatten().collect()
         }
         Expr::Select(select) => vec![&select.operand],
-        Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) | Expr::Unspecified => Vec::new(),
+        Expr::Struct(object) => {
+            let fields = object.entries.iter().map(|entry| match &entry.expr {
+                EntryExpr::MapEntry(entry) => &entry.value,
+                EntryExpr::StructField(field) => &field.value,
+            });
+            fields.collect()
+        }
+        Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => Vec::new(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Checked expressions, for repeated evaluation.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use cel::common::ast::IdedExpr;
 use serde_json::Value as Json;
@@ -9,7 +9,8 @@ use crate::{
     check::{CheckedExpr, bad_pattern, check},
     error::{CompileError, EvaluationError, Expected},
     estimate::estimate,
-    eval::evaluate,
+    eval::{Composed, NoVariables, evaluate},
+    fault::EvalFault,
     json::to_json,
     library::Dialect,
     meter::Meter,
@@ -27,8 +28,18 @@ pub const LIMIT_PER_CALL: u64 = 1_000_000;
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     variables: Vec<(String, Arc<Schema>, Presence)>,
+    /// Variables without a schema.
+    typed: Vec<(&'static str, Type)>,
     dialect: Dialect,
+    patches: bool,
 }
+
+/// The variable for access checks.
+pub(crate) const AUTHORIZER: &str = "authorizer";
+/// The variable for access checks on the resource of the request.
+pub(crate) const REQUEST_RESOURCE: &str = "authorizer.requestResource";
+/// The variable with the composed variables.
+const VARIABLES: &str = "variables";
 
 /// Indicates whether a variable always has a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,9 +56,9 @@ pub struct Program {
     expr: IdedExpr,
     checked: CheckedExpr,
     environment: Environment,
+    ty: Type,
     most_cost: u64,
-    /// Evaluated on a thread with a large stack.
-    is_deep: bool,
+    depth: usize,
 }
 
 /// The maximum depth for evaluation on the caller's stack.
@@ -84,6 +95,28 @@ impl Environment {
         self
     }
 
+    /// Adds the variables `authorizer` and `authorizer.requestResource`.
+    #[must_use]
+    pub fn with_authorizer(mut self) -> Self {
+        self.typed.push((AUTHORIZER, Type::Extension("kubernetes.authorization.Authorizer")));
+        self.typed.push((REQUEST_RESOURCE, Type::Extension("kubernetes.authorization.ResourceCheck")));
+        self
+    }
+
+    /// Lets expressions construct objects (`Object{…}`) and patches (`JSONPatch{…}`).
+    #[must_use]
+    pub const fn with_patches(mut self) -> Self {
+        self.patches = true;
+        self
+    }
+
+    /// Adds the variable `variables` with composed variables of these types.
+    #[must_use]
+    pub(crate) fn composing(mut self, types: &BTreeMap<String, Type>) -> Self {
+        self.typed.push((VARIABLES, Type::Variables(Arc::new(types.clone()))));
+        self
+    }
+
     /// Compiles an expression of the expected type.
     pub fn compile(&self, source: &str, expected: Expected) -> Result<Program, CompileError> {
         with_large_stack(|| self.compile_here(source, expected))
@@ -96,11 +129,20 @@ impl Environment {
             let ty = Type::of(schema);
             (name.clone(), if *presence == Presence::Optional { Type::optional(ty) } else { ty })
         };
-        let (checked, ty) =
-            check(source, &expr, &places, &self.variables.iter().map(typed).collect::<Vec<_>>(), self.dialect)?;
+        let typed = self.variables.iter().map(typed);
+        let variables = typed.chain(self.typed.iter().map(|(name, ty)| ((*name).to_owned(), ty.clone())));
+        let (checked, ty) = check(source, &expr, &places, variables.collect(), self.dialect, self.patches)?;
         match (expected, &ty) {
-            (Expected::Any, _) | (Expected::Bool, Type::Bool) | (Expected::Text, Type::String) => {}
+            (Expected::Any, _)
+            | (Expected::Bool, Type::Bool)
+            | (Expected::Text | Expected::TextOrNull, Type::String)
+            | (Expected::TextOrNull, Type::Null) => {}
+            (Expected::Object, Type::Struct(name)) if &**name == "Object" => {}
+            (Expected::Patch, Type::List(item)) if matches!(&**item, Type::Struct(name) if &**name == "JSONPatch") => {}
             (Expected::Bool, _) => return Err(CompileError::found(&ty, "cel expression must evaluate to a bool")),
+            (Expected::TextOrNull | Expected::Object | Expected::Patch, _) => {
+                return Err(CompileError::found(&ty, "cel expression has the wrong type"));
+            }
             (Expected::Text, _) => return Err(CompileError::found(&ty, "messageExpression must evaluate to a string")),
         }
         if let Some(problem) = bad_pattern(&expr) {
@@ -109,8 +151,8 @@ impl Environment {
         let any = Schema::any();
         let schema = self.variables.first().map_or(&any, |(_, schema, _)| schema);
         let most_cost = estimate(&expr, &checked, schema).most;
-        let is_deep = depth(&expr) > SHALLOW;
-        Ok(Program { expr, checked, environment: self.clone(), most_cost, is_deep })
+        let depth = depth(&expr);
+        Ok(Program { expr, checked, environment: self.clone(), ty, most_cost, depth })
     }
 }
 
@@ -175,13 +217,36 @@ impl Program {
         })
     }
 
+    /// Evaluates the expression with values for its variables.
+    pub(crate) fn value<'v>(
+        &'v self,
+        variables: &[(&'v str, Value<'v>)],
+        composed: &dyn Composed<'v>,
+        meter: &Meter,
+    ) -> Result<Value<'v>, EvalFault> {
+        evaluate(&self.expr, &self.checked, variables, composed, meter)
+    }
+
+    pub(crate) fn ty(&self) -> &Type {
+        &self.ty
+    }
+
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// Returns the names of the composed variables that the expression uses.
+    pub(crate) fn composed(&self) -> impl Iterator<Item = &str> {
+        self.checked.used_composed.iter().map(String::as_str)
+    }
+
     fn evaluate<T: Send>(
         &self,
         values: &[(&str, Option<&Json>)],
         limit: u64,
         read: fn(&Value<'_>) -> Option<T>,
     ) -> Evaluated<T> {
-        if !self.is_deep {
+        if self.depth <= SHALLOW {
             return self.evaluate_here(values, limit, read);
         }
         with_large_stack(|| self.evaluate_here(values, limit, read)).unwrap_or_else(|error| Evaluated {
@@ -208,8 +273,7 @@ impl Program {
             };
             variables.push((name.as_str(), value));
         }
-        let outcome = evaluate(&self.expr, &self.checked, &variables, &meter);
-        let result = match outcome {
+        let result = match self.value(&variables, &NoVariables, &meter) {
             Ok(value) => read(&value).ok_or_else(|| EvaluationError::Failed("no such overload".to_owned())),
             Err(fault) => Err(fault.into()),
         };

@@ -102,6 +102,12 @@ impl Schema {
         Arc::new(Self::with(Shape::Map(entry), false, most, 2))
     }
 
+    /// Returns the schema of any JSON as a reference.
+    pub(crate) fn any_static() -> &'static Self {
+        static ANY: Schema = Schema { shape: Shape::Any, nullable: false, most: LARGEST_REQUEST, least_bytes: 1 };
+        &ANY
+    }
+
     /// Creates an object schema with these fields and a type name for messages. Expressions use the field names without
     /// escaping.
     pub fn object<'a>(name: &str, fields: impl IntoIterator<Item = (&'a str, Arc<Self>)>) -> Arc<Self> {
@@ -109,6 +115,12 @@ impl Schema {
         let named = fields.map(|(name, schema)| (name.to_owned(), Field { name: name.to_owned(), schema }));
         let object = Object { name: name.to_owned(), fields: named.collect() };
         Arc::new(Self::with(Shape::Object(Arc::new(object)), false, 0, 2))
+    }
+
+    /// Returns the schema of a list.
+    pub fn list(item: &Arc<Self>) -> Arc<Self> {
+        let item = Arc::clone(item);
+        Arc::new(Self::with(Shape::List { item, list: ListType::Atomic }, false, LARGEST_REQUEST, 2))
     }
 
     fn with(shape: Shape, nullable: bool, most: u64, least_bytes: u64) -> Self {

@@ -1,6 +1,7 @@
 //! Tests of expressions and their values, for each library.
 
 mod hostile;
+mod scope;
 
 use serde_json::{Value as Json, json};
 

@@ -1,6 +1,10 @@
 //! The types of expressions, and their assignability.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+};
 
 use crate::schema::{Format, Object, Schema, Shape};
 
@@ -26,6 +30,10 @@ pub(crate) enum Type {
     Map(Arc<(Self, Self)>),
     Optional(Arc<Self>),
     Object(Arc<Object>),
+    /// The composed variables, with their types.
+    Variables(Arc<BTreeMap<String, Self>>),
+    /// A type of objects that expressions construct, by its name: `Object.spec`, `JSONPatch`.
+    Struct(Arc<str>),
     /// A Kubernetes type by its full name.
     Extension(&'static str),
     /// A type parameter. Those of functions have low numbers until they are replaced for a call.
@@ -64,6 +72,24 @@ impl Type {
 
     pub(crate) fn optional(inner: Self) -> Self {
         Self::Optional(Arc::new(inner))
+    }
+
+    /// Returns the type that a composed variable with this value declares. Objects are not declared.
+    pub(crate) fn declared(&self) -> Self {
+        match self {
+            Self::List(item) => Self::list(item.declared()),
+            Self::Map(entry) => Self::map(entry.0.declared(), entry.1.declared()),
+            Self::Null
+            | Self::Bool
+            | Self::Int
+            | Self::Uint
+            | Self::Double
+            | Self::String
+            | Self::Bytes
+            | Self::Timestamp
+            | Self::Duration => self.clone(),
+            _ => Self::Dyn,
+        }
     }
 
     pub(crate) fn is_dynamic(&self) -> bool {
@@ -112,7 +138,14 @@ impl Type {
     fn takes_null(&self) -> bool {
         matches!(
             self,
-            Self::Null | Self::Optional(_) | Self::Object(_) | Self::Extension(_) | Self::Duration | Self::Timestamp
+            Self::Null
+                | Self::Optional(_)
+                | Self::Object(_)
+                | Self::Variables(_)
+                | Self::Struct(_)
+                | Self::Extension(_)
+                | Self::Duration
+                | Self::Timestamp
         )
     }
 }
@@ -220,6 +253,8 @@ impl fmt::Display for Type {
             Self::Map(entry) => write!(f, "map({}, {})", entry.0, entry.1),
             Self::Optional(inner) => write!(f, "optional_type({inner})"),
             Self::Object(object) => f.write_str(object.name()),
+            Self::Variables(_) => f.write_str("kubernetes.variables"),
+            Self::Struct(name) => f.write_str(name),
             Self::Extension(name) => f.write_str(name),
             Self::Param(number) => write!(f, "_var{number}"),
         }

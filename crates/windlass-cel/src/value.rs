@@ -26,6 +26,8 @@ pub(crate) enum Value<'v> {
     Bytes(Rc<[u8]>),
     List(List<'v>),
     Map(Map<'v>),
+    /// An object that the expression constructed.
+    Struct(Rc<Struct<'v>>),
     Timestamp(Timestamp),
     /// A duration in nanoseconds.
     Duration(i64),
@@ -35,6 +37,14 @@ pub(crate) enum Value<'v> {
     Extension(Rc<ExtensionValue>),
     /// A part that the schema preserves without declaring it. It can only be compared.
     Unknown(&'v Json),
+}
+
+/// A constructed object.
+#[derive(Clone, Debug)]
+pub(crate) struct Struct<'v> {
+    /// The name of the type: `Object.spec`, `JSONPatch`.
+    pub(crate) name: &'v str,
+    pub(crate) fields: BTreeMap<&'v str, Value<'v>>,
 }
 
 /// A text, borrowed from the object or owned.
@@ -202,12 +212,30 @@ impl<'v> Value<'v> {
             Self::Bytes(_) => "bytes",
             Self::List(_) => "list",
             Self::Map(map) => map.type_name(),
+            Self::Struct(object) if object.name == "JSONPatch" => "JSONPatch",
+            Self::Struct(_) => "Object",
             Self::Timestamp(_) => "google.protobuf.Timestamp",
             Self::Duration(_) => "google.protobuf.Duration",
             Self::Type(_) => "type",
             Self::Optional(_) => "optional_type",
             Self::Extension(named) => named.type_name(),
             Self::Unknown(_) => "unknown",
+        }
+    }
+
+    /// Returns the name of the Go type, for messages.
+    pub(crate) fn go_type(&self) -> &'static str {
+        match self {
+            Self::Null => "Null",
+            Self::Bool(_) => "Bool",
+            Self::Int(_) => "Int",
+            Self::Uint(_) => "Uint",
+            Self::Double(_) => "Double",
+            Self::Text(_) => "String",
+            Self::Bytes(_) => "Bytes",
+            Self::Timestamp(_) => "Timestamp",
+            Self::Duration(_) => "Duration",
+            other => other.type_name(),
         }
     }
 
@@ -253,6 +281,7 @@ impl<'v> Value<'v> {
             (Self::Optional(a), Self::Optional(b)) => a.is_none() && b.is_none(),
             (Self::List(a), Self::List(b)) => a.equals(b, meter)?,
             (Self::Map(a), Self::Map(b)) => a.equals(b, meter)?,
+            (Self::Struct(a), Self::Struct(b)) => a.equals(b, meter)?,
             (a, b) => a.is_number() && b.is_number() && a.compare(b) == Some(Ordering::Equal),
         })
     }
@@ -287,6 +316,10 @@ impl<'v> Value<'v> {
     pub(crate) fn find(&self, key: &Self) -> Result<Option<Self>, EvalFault> {
         match self {
             Self::Map(map) => map.find(key),
+            Self::Struct(object) => match key {
+                Self::Text(name) => Ok(object.fields.get(&**name).cloned()),
+                _ => Ok(None),
+            },
             Self::List(list) => {
                 let Some(Key::Number(index)) = key.key() else {
                     return Err(EvalFault::no_overload("_[_]", &[self, key]));
@@ -300,11 +333,32 @@ impl<'v> Value<'v> {
     }
 }
 
+// === impl Struct ===
+
+impl Struct<'_> {
+    fn equals(&self, other: &Self, meter: &Meter) -> Result<bool, EvalFault> {
+        if self.name != other.name || self.fields.len() != other.fields.len() {
+            return Ok(false);
+        }
+        for ((name, ours), (other, theirs)) in self.fields.iter().zip(&other.fields) {
+            if name != other || !ours.equals(theirs, meter)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
 // === impl List ===
 
 impl<'v> List<'v> {
     pub(crate) fn new(items: Vec<Value<'v>>) -> Self {
         Self { items: Items::Owned(Rc::new(items)), kind: &ATOMIC }
+    }
+
+    /// Reports whether the list was made by an expression.
+    pub(crate) fn is_constructed(&self) -> bool {
+        !matches!(self.items, Items::Json(..))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -491,7 +545,8 @@ impl<'v> Map<'v> {
         declared.map(|name| Value::text(windlass_api::escape(name).as_deref().unwrap_or(name))).collect()
     }
 
-    fn names(&self) -> Vec<Value<'v>> {
+    /// Returns all keys.
+    pub(crate) fn names(&self) -> Vec<Value<'v>> {
         match self {
             Self::Json(entries, _) => entries.keys().map(|key| Value::Text(Text::Borrowed(key))).collect(),
             Self::Owned(entries) => entries.keys().map(Key::to_value).collect(),

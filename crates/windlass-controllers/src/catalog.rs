@@ -7,8 +7,8 @@ use windlass_runtime::Manager;
 
 use crate::{
     Autoscaling, Pace, TokenSigner, autoscaler, cronjob, daemonset, deployment, disruption, endpoints,
-    ephemeral_volume, garbage_collector, job, namespace, node_lifecycle, nodes, replicaset, resource_quota,
-    role_aggregation, service_account, service_account_tokens, statefulset, storage_protection,
+    ephemeral_volume, garbage_collector, job, namespace, node_lifecycle, nodes, policy_status, replicaset,
+    resource_quota, role_aggregation, service_account, service_account_tokens, statefulset, storage_protection,
     storage_version_migrator, ttl_after_finished, volumes,
 };
 
@@ -63,6 +63,8 @@ pub enum BuiltIn {
     StorageProtection,
     /// Rewrites stored objects in the current storage version, as StorageVersionMigrations request.
     StorageVersionMigrator,
+    /// Checks the types of the expressions in ValidatingAdmissionPolicies.
+    ValidatingAdmissionPolicyStatus,
     /// Sets the taints, labels and annotations that a control plane adds to nodes.
     NodeLifecycle,
     /// Simulated nodes, with their scheduler and kubelets.
@@ -124,6 +126,7 @@ impl BuiltIn {
         Self::EphemeralVolume,
         Self::StorageProtection,
         Self::StorageVersionMigrator,
+        Self::ValidatingAdmissionPolicyStatus,
         Self::NodeLifecycle,
         Self::Nodes,
     ];
@@ -154,6 +157,7 @@ impl BuiltIn {
             Self::EphemeralVolume => "ephemeralvolume",
             Self::StorageProtection => "storageprotection",
             Self::StorageVersionMigrator => "storageversionmigrator",
+            Self::ValidatingAdmissionPolicyStatus => "validatingadmissionpolicystatus",
             Self::NodeLifecycle => "nodelifecycle",
             Self::Nodes => "nodes",
         }
@@ -265,6 +269,7 @@ impl Controllers {
                 BuiltIn::EphemeralVolume => ephemeral_volume::add_to(manager),
                 BuiltIn::StorageProtection => storage_protection::add_to(manager),
                 BuiltIn::StorageVersionMigrator => storage_version_migrator::add_to(manager),
+                BuiltIn::ValidatingAdmissionPolicyStatus => policy_status::add_to(manager),
                 BuiltIn::NodeLifecycle => node_lifecycle::add_to(manager),
                 BuiltIn::Nodes => nodes::add_to(manager, self.nodes, self.pace.clone(), self.storage()),
             }

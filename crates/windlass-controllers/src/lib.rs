@@ -43,6 +43,7 @@ mod job;
 mod namespace;
 mod node_lifecycle;
 mod nodes;
+mod policy_status;
 mod replicaset;
 mod resource_quota;
 mod role_aggregation;

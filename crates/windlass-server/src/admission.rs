@@ -22,12 +22,16 @@ mod classes;
 mod configuration;
 mod creation;
 mod escalation;
+mod evaluation;
+mod invocation;
 mod limits;
+mod matching;
 mod node_restriction;
 mod nodes;
 mod own_rules;
 mod pod_security;
 mod pods;
+mod policies;
 mod protection;
 mod quota;
 mod service_accounts;
@@ -43,6 +47,7 @@ pub(crate) use self::{
     nodes::TaintNewNodes,
     own_rules::OwnResources,
     pods::PodDefaults,
+    policies::AdmissionPolicies,
     protection::ProtectStorage,
     service_accounts::ServiceAccounts,
     webhooks::Webhooks,
@@ -81,7 +86,7 @@ pub(crate) fn chain(
     if configuration.restricts_nodes() {
         chain.push(Arc::new(NodeRestriction(Arc::clone(&authorizer))));
     }
-    let rest: [Arc<dyn Admission>; 14] = [
+    let rest: [Arc<dyn Admission>; 15] = [
         Arc::new(TaintNewNodes),
         Arc::new(configuration.pod_security()),
         Arc::new(PriorityClasses),
@@ -93,7 +98,8 @@ pub(crate) fn chain(
         Arc::new(CertificateDecisions(Arc::clone(&authorizer))),
         Arc::new(SignerPermissions(Arc::clone(&authorizer))),
         Arc::new(CertificateSubjects),
-        Arc::new(Webhooks::default()),
+        Arc::new(AdmissionPolicies::new(Arc::clone(&authorizer))),
+        Arc::new(Webhooks::new(Arc::clone(&authorizer))),
         Arc::new(configuration.resource_quotas()),
         Arc::new(NoEscalation(authorizer)),
     ];

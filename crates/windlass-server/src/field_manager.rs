@@ -47,6 +47,7 @@ pub(crate) use self::{
     apply::Applier,
     kind::{Kind, TypeHandle, Version, show as shown_kind},
     managers::{DetachedFields, attach, clone_without_managed_fields, detach, keep_times},
+    merge::merge_into,
     scale::ReplicasPaths,
     schema::{Type, built_in, custom},
     set::Set,

@@ -47,7 +47,6 @@ mod delete_options;
 mod issuer;
 mod json;
 mod media;
-mod offload;
 mod operation;
 mod options;
 mod read;

@@ -22,7 +22,7 @@ use windlass_api::Status;
 use self::core::service::{AddressAllocator, allocate, release_all};
 pub use self::stored::{StoredKinds, StoredResource, stored_resources};
 pub(crate) use self::{
-    admissionregistration::conditions,
+    admissionregistration::{conditions, expressions},
     core::service_account::ENFORCE_MOUNTABLE_SECRETS,
     pod_spec::defaults::add_amounts,
     quantity::amount,

@@ -44,6 +44,7 @@
 //! metrics         the metrics of the server
 //! warning         warnings in responses
 //! trace_context   the trace context of a request
+//! offload         long computations outside of the asynchronous runtime
 //! ```
 //!
 //! [`Server`] is the entry point:
@@ -109,6 +110,7 @@ mod budget;
 mod metrics;
 mod warning;
 mod trace_context;
+mod offload;
 
 pub use self::{
     admission::{AdmissionConfiguration, AdmissionConfigurationError, PodAccounts},

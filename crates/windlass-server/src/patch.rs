@@ -17,6 +17,8 @@ use windlass_api::{Cause, FieldValidation, GroupKind, Status, StatusDetails};
 
 use crate::codec::{self, Decoded, Plan};
 
+pub(crate) use self::json::{OperationError, apply_operations};
+
 /// The patch types of this module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PatchType {

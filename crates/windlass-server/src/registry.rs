@@ -57,10 +57,11 @@ mod tests;
 
 use self::follow::Followed;
 pub(crate) use self::{
-    admission::{Admission, Attributes, HookId, Operation, RequestContext, SubresourceKind, WebhookCalls},
+    admission::{Admission, Attributes, HookId, Operation, Plugin, RequestContext, SubresourceKind, WebhookCalls},
     applied::AppliedWrites,
     audited::record_request,
     delete::{AdmissionState, DeleteParams},
+    field_manager::type_of as merge_type,
     list::{ItemList, ListParams},
     list_lag::ListLag,
     meta::set_namespace,
@@ -125,6 +126,8 @@ pub(crate) struct WriteParams {
     /// The conversions of the object to other versions that are known so far.
     pub(crate) conversions: Conversions,
     pub(crate) webhooks: WebhookCalls,
+    /// The options that the client set, besides the dry run, by their names in reviews.
+    pub(crate) options: Option<Arc<serde_json::Value>>,
 }
 
 /// The result of a successful write.
@@ -153,6 +156,7 @@ impl WriteParams {
             trace: self.trace.clone(),
             name: target.name().to_owned(),
             webhooks: self.webhooks,
+            options: self.options.clone(),
         }
     }
 }
@@ -169,6 +173,7 @@ impl Default for WriteParams {
             trace: TraceContext::default(),
             conversions: Conversions::default(),
             webhooks: WebhookCalls::Configured,
+            options: None,
         }
     }
 }

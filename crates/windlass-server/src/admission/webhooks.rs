@@ -6,6 +6,8 @@ mod annotations;
 mod call;
 mod hook;
 
+use std::sync::Arc;
+
 use futures::future::{BoxFuture, join_all};
 use serde_json::{Value, json};
 use windlass_api::{DryRun, FieldValidation, Status};
@@ -13,16 +15,18 @@ use windlass_api::{DryRun, FieldValidation, Status};
 use self::{
     annotations::MutationAnnotations,
     call::{Answer, Failure, call},
-    hook::{Hook, Invocation},
+    hook::Hook,
+};
+use super::{
+    evaluation::{Evaluator, Extras, Subject},
+    invocation::{Invocation, options, user_info},
 };
 use crate::{
-    kinds::conditions::{Conditions, Verdict},
-    registry::{Admission, Attributes, Operation, WebhookCalls},
-};
-use crate::{
-    object::{Tree, metadata_mut},
+    authz::Authorizer,
+    kinds::conditions::{Conditions, Verdict, evaluate},
+    object::Tree,
     patch::{PatchType, apply_patch},
-    registry::Registry,
+    registry::{Admission, Attributes, Plugin, Registry, WebhookCalls},
     resource::Item,
 };
 
@@ -30,9 +34,10 @@ const MUTATING: &str = "/registry/mutatingwebhookconfigurations/";
 const VALIDATING: &str = "/registry/validatingwebhookconfigurations/";
 
 /// The webhook admission plugins.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Webhooks {
     conditions: Conditions,
+    authorizer: Arc<Authorizer>,
 }
 
 impl Admission for Webhooks {
@@ -53,20 +58,20 @@ impl Admission for Webhooks {
             if hooks.is_empty() {
                 return Ok(());
             }
-            write.reinvocation.begin_round(&write.object);
+            write.reinvocation.begin_round(Plugin::Webhooks, &write.object);
             let round = write.reinvocation.round_number();
             for (index, hook) in hooks.iter().enumerate() {
                 let Some(invocation) = self.matching_invocation(registry, hook, write).await? else { continue };
-                if !write.reinvocation.should_call(&hook.id()) {
+                if !write.reinvocation.should_call(Plugin::Webhooks, &hook.id()) {
                     continue;
                 }
                 let audited = MutationAnnotations { audit: write.context.audit.clone(), hook, round, index };
                 let called = mutate(registry, hook, &invocation, write, &audited).await;
                 audited.mutated(matches!(called, Ok(true)));
                 let changed = called?;
-                write.reinvocation.record_call(hook.id(), hook.is_reinvoked(), changed);
+                write.reinvocation.record_call(Plugin::Webhooks, hook.id(), hook.is_reinvoked(), changed);
             }
-            write.reinvocation.end_round(&write.object);
+            write.reinvocation.end_round(Plugin::Webhooks, &write.object);
             Ok(())
         })
     }
@@ -102,6 +107,10 @@ impl Admission for Webhooks {
 }
 
 impl Webhooks {
+    pub(crate) fn new(authorizer: Arc<Authorizer>) -> Self {
+        Self { conditions: Conditions::default(), authorizer }
+    }
+
     /// Decides whether a webhook is called, and in which version it gets the object.
     async fn matching_invocation(
         &self,
@@ -113,7 +122,17 @@ impl Webhooks {
         if !hook.has_conditions() {
             return Ok(Some(invocation));
         }
-        match hook.conditions_hold(&self.conditions, &request("", &invocation, write).await?) {
+        let conditions = hook.conditions(&self.conditions);
+        let subject = Subject::of(write, &invocation, Value::Null).await?;
+        let mut evaluator = Evaluator::new(&self.authorizer, registry, write);
+        let verdict = evaluator.evaluate(move |attempt| {
+            let inputs =
+                attempt.inputs(&subject, Extras { authorizer: true, for_conditions: true, ..Extras::default() });
+            let programs = conditions.iter().filter_map(|condition| condition.program());
+            let conditions = conditions.iter().map(|condition| &**condition);
+            attempt.run(&inputs, programs, |scope| evaluate(conditions, scope)).unwrap_or_else(Verdict::Failed)
+        });
+        match verdict.await? {
             Verdict::Matches => Ok(Some(invocation)),
             Verdict::Failed(why) if hook.fails_closed() => {
                 Err(Status::forbidden(&write.resource.group_resource(), &write.name, why))
@@ -194,43 +213,13 @@ async fn request(uid: &str, invocation: &Invocation, write: &Attributes) -> Resu
         request_kind = part.to_review_value();
     }
     let subresource = write.subresource.as_deref().unwrap_or_default();
-    let user = &write.context.user;
-    let mut user_info = json!({});
-    for (field, text) in [("username", &user.name), ("uid", &user.uid)] {
-        if !text.is_empty() {
-            user_info[field] = text.as_str().into();
-        }
-    }
-    if !user.groups.is_empty() {
-        user_info["groups"] = json!(user.groups);
-    }
-    if !user.extra.is_empty() {
-        user_info["extra"] = json!(user.extra);
-    }
-    let operation = match write.operation {
-        Operation::Create => "CREATE",
-        Operation::Update => "UPDATE",
-        Operation::Delete => "DELETE",
-        Operation::Connect => "CONNECT",
-    };
-    let dry_run = write.context.dry_run == DryRun::All;
-    let of_kind = |kind: &str| json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
-    let mut options = match write.operation {
-        Operation::Create => of_kind("CreateOptions"),
-        Operation::Update => of_kind("UpdateOptions"),
-        Operation::Delete => of_kind("DeleteOptions"),
-        Operation::Connect => Value::Null,
-    };
-    if dry_run {
-        options["dryRun"] = json!(["All"]);
-    }
     let object = invocation.object(write, &write.object).await?;
     let old = invocation.object(write, write.old.as_ref().unwrap_or(&Value::Null)).await?;
     let mut request = json!({
         "uid": uid, "kind": kind, "resource": resource, "requestKind": request_kind, "requestResource": request_resource,
-        "name": write.name, "namespace": write.review_namespace(), "operation": operation, "userInfo": user_info,
-        "object": object, "oldObject": old,
-        "dryRun": dry_run, "options": options,
+        "name": write.name, "namespace": write.review_namespace(), "operation": write.operation.name(),
+        "userInfo": user_info(write), "object": object, "oldObject": old,
+        "dryRun": write.is_dry_run(), "options": options(write),
     });
     if !subresource.is_empty() {
         request["subResource"] = subresource.into();
@@ -250,24 +239,7 @@ async fn patched(hook: &Hook, invocation: &Invocation, write: &mut Attributes, p
     let before = invocation.object(write, &write.object).await?;
     let patched = apply_patch(PatchType::Json, patch, &before, None, FieldValidation::Ignore);
     let patched = patched.map_err(|status| Status::internal(status.message))?;
-    if let Some(part) = &write.subresource_kind {
-        let object = part.shape()?.normalize(patched.value, FieldValidation::Ignore)?.value;
-        let changed = part.with_type_meta(&object) != before;
-        write.object = object;
-        return Ok(changed);
-    }
-    let resource = &invocation.resource;
-    let managed_fields = write.object.at(&["metadata", "managedFields"]).cloned();
-    let decoded = resource.shape.normalize(patched.value, FieldValidation::Ignore)?;
-    let mut object = resource.to_hub(decoded.value);
-    resource.strategy.default(&mut object);
-    let mut object = write.resource.convert_to_own_hub(object).await?;
-    if let Some(managed_fields) = managed_fields {
-        metadata_mut(&mut object).insert("managedFields".to_owned(), managed_fields);
-    }
-    let changed = invocation.object(write, &object).await? != before;
-    write.object = object;
-    Ok(changed)
+    invocation.replace(write, patched.value, &before, FieldValidation::Ignore).await
 }
 
 /// Returns the `Status` of a denial. A code below 400 becomes 400.
@@ -285,11 +257,4 @@ fn denied(hook: &Hook, answer: Answer) -> Status {
         (message, _) => format!("{by}: {message}"),
     };
     status
-}
-
-impl Attributes {
-    /// Returns the namespace for the review. A namespace object is reported as being in itself.
-    fn review_namespace(&self) -> &str {
-        if self.is_namespace() { &self.name } else { &self.namespace }
-    }
 }

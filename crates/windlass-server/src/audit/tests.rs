@@ -2,6 +2,7 @@
 
 mod backends;
 mod pod_security;
+mod policies;
 mod policy;
 mod requests;
 mod rotation;

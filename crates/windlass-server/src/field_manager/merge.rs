@@ -9,6 +9,7 @@ use super::{
     items::{BadItem, Items},
     schema::{Form, ListType, MapType, Type},
     set::Set,
+    validate::check,
 };
 
 /// Merges two values. If both have a field, `applied` wins. Items of lists with keys are merged; they keep the order of
@@ -25,6 +26,48 @@ pub(super) fn merge(live: &Value, applied: &Value, ty: &Type) -> Result<Value, B
         }
         (Form::List(list), Value::Array(items), _) if !list.is_atomic() && !items.is_empty() => Ok(live.clone()),
         _ => Ok(applied.clone()),
+    }
+}
+
+/// Merges a configuration into an object without tracking its fields. The configuration must fit the type, and must not
+/// contain atomic lists or objects. The error is a message.
+pub(crate) fn merge_into(ty: &Type, live: &Value, applied: &Value) -> Result<Value, String> {
+    check(applied, ty).map_err(|why| format!("failed to convert patch object to typed object: {why}"))?;
+    let mut atomics = Vec::new();
+    find_atomics(applied, ty, &mut String::new(), &mut atomics);
+    if !atomics.is_empty() {
+        let atomics = atomics.join(", ");
+        return Err(format!("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {atomics}"));
+    }
+    merge(live, applied, ty).map_err(|bad| format!("failed to merge patch: {bad}"))
+}
+
+/// Finds the paths of atomic lists and objects.
+fn find_atomics(value: &Value, ty: &Type, path: &mut String, found: &mut Vec<String>) {
+    let length = path.len();
+    match (ty.form(Some(value)), value) {
+        (Form::Map(map), Value::Object(fields)) => {
+            if map.atomic {
+                found.push(path.clone());
+            }
+            for (name, value) in fields {
+                path.push_str(&Element::field(name).to_string());
+                // As in the real server, undeclared fields have the type of their object.
+                find_atomics(value, if map.declares(name) { map.field_or_deduced(name) } else { ty }, path, found);
+                path.truncate(length);
+            }
+        }
+        (Form::List(list), Value::Array(items)) => {
+            if list.is_atomic() {
+                found.push(path.clone());
+            }
+            for (index, item) in (0..).zip(items) {
+                path.push_str(&Element::Index(index).to_string());
+                find_atomics(item, list.element.get(), path, found);
+                path.truncate(length);
+            }
+        }
+        _ => {}
     }
 }
 

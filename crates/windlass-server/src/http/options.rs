@@ -1,9 +1,9 @@
 //! The options of each verb, read from the query (or the body, for deletions) and validated with kube-apiserver's
 //! messages.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use windlass_api::{Cause, DryRun, FieldSelector, FieldValidation, GroupKind, PatchKind, Preconditions, Status};
 
 use crate::request::Query;
@@ -26,6 +26,8 @@ pub(crate) struct WriteOptions {
     pub(crate) field_validation: FieldValidation,
     /// For server-side apply: whether to take ownership of fields that other managers own.
     pub(crate) force: bool,
+    /// The field manager and the field validation, if the request has them.
+    pub(crate) given: Option<Arc<Value>>,
 }
 
 /// Returns the time for a request: that of the parameter `timeout`, a duration in Go's notation, but at most `longest`.
@@ -137,7 +139,11 @@ impl WriteOptions {
             }
         };
         check(kind, kubernetes, causes)?;
+        let given = [("fieldManager", manager), ("fieldValidation", query.get("fieldValidation"))];
+        let given = given.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?.into())));
+        let given: Map<String, Value> = given.filter(|(_, text)| text != "").collect();
         Ok(Self {
+            given: (!given.is_empty()).then(|| Arc::new(given.into())),
             dry_run: if dry_run.is_empty() { DryRun::No } else { DryRun::All },
             field_manager: manager.map_or_else(|| manager_of(user_agent), str::to_owned),
             field_validation,

@@ -384,6 +384,7 @@ impl Request<'_> {
             trace: TraceContext::of(&self.exchange.headers),
             conversions: Conversions::default(),
             webhooks: WebhookCalls::Configured,
+            options: options.given,
         }
     }
 

@@ -13,7 +13,6 @@ use super::{
     body::Body,
     json,
     media::{Encoding, ErrorEncoding, MetaVersion, Representation, ResponseKind, View, wrong_view},
-    offload::offload,
 };
 use crate::{
     audit::AuditContext,
@@ -22,6 +21,7 @@ use crate::{
     discovery::Document,
     encoded::{Style, push_json},
     health::Report,
+    offload::offload,
     registry::ItemList,
     resource::{Item, ResourceInfo},
     table::{self, Header, IncludeObject},

@@ -1,9 +1,9 @@
 //! The group `admissionregistration.k8s.io`: admission webhooks and admission policies.
 //!
-//! The match conditions of webhooks are compiled. The expressions of policies are stored without validation and not
-//! evaluated yet.
+//! Expressions are compiled when they are written. The module `admission` evaluates them.
 
 pub(crate) mod conditions;
+pub(crate) mod expressions;
 mod match_resources;
 mod policies;
 mod policy_bindings;
@@ -113,8 +113,8 @@ fn validate_resources(resources: &Field<'_>, errors: &mut Errors) {
     }
 }
 
-/// Validates the match conditions of a webhook or a policy. `problem` returns the compile error of an expression.
-fn validate_match_conditions(conditions: &Field<'_>, problem: fn(&str) -> Option<String>, errors: &mut Errors) {
+/// Validates the match conditions of a webhook or a policy. `params`: the conditions may use `params`.
+fn validate_match_conditions(conditions: &Field<'_>, params: bool, errors: &mut Errors) {
     conditions.at_most(MAX_MATCH_CONDITIONS, errors);
     let mut seen = DuplicateCheck::default();
     for condition in conditions.items() {
@@ -122,7 +122,7 @@ fn validate_match_conditions(conditions: &Field<'_>, problem: fn(&str) -> Option
         let trimmed = expression.text().trim();
         if trimmed.is_empty() {
             expression.required("", errors);
-        } else if let Some(problem) = problem(trimmed) {
+        } else if let Some(problem) = expressions::condition_problem(trimmed, params) {
             expression.invalid_as(trimmed, &problem, errors);
         }
         let name = condition.child("name");

@@ -51,6 +51,36 @@ pub(super) fn apply(body: &[u8], current: &Value, validation: FieldValidation) -
     Ok(Decoded { value: document.into_value(), warnings })
 }
 
+/// The reason why operations cannot be applied.
+#[derive(Debug)]
+pub(crate) enum OperationError {
+    /// A test operation failed.
+    TestFailed,
+    /// An operation does not fit the object.
+    Inapplicable(String),
+}
+
+/// Applies operations that an expression has constructed. Returns the changed object, which is not normalized.
+pub(crate) fn apply_operations(operations: &[Value], current: &Value) -> Result<Value, OperationError> {
+    let inapplicable = |why: &str| OperationError::Inapplicable(why.to_owned());
+    if operations.len() > MAX_OPERATIONS {
+        return Err(inapplicable("too many operations"));
+    }
+    let mut document = Document::new(current);
+    for operation in operations {
+        let operation = operation.as_object().ok_or_else(|| inapplicable("not an operation"))?;
+        match document.operate(operation) {
+            Ok(()) => {}
+            Err(Failure::TooMuchWork) => return Err(inapplicable("the operations move too many values")),
+            Err(Failure::Inapplicable) => {
+                let explained = document.explain(operation);
+                return Err(explained.map_or(OperationError::TestFailed, OperationError::Inapplicable));
+            }
+        }
+    }
+    Ok(document.into_value())
+}
+
 /// The real server has no such limit: it answers after minutes or not at all.
 fn work_limit_exceeded() -> Status {
     let message = "Request entity too large: the operations of the JSON patch move too many values";

@@ -84,6 +84,8 @@ pub(crate) struct RequestContext {
     /// The name in the path. Empty if the request has none because the name will be generated.
     pub(crate) name: String,
     pub(crate) webhooks: WebhookCalls,
+    /// The options that the client set, besides the dry run, by their names in reviews.
+    pub(crate) options: Option<Arc<Value>>,
 }
 
 /// The admission webhooks that a write calls.
@@ -106,11 +108,25 @@ pub(crate) enum Operation {
     Connect,
 }
 
-/// The state of reinvocation. After a webhook has changed an object, the plugins run again, and so do the webhooks with
-/// the policy `IfNeeded`.
+/// The state of reinvocation. After a webhook or a policy has changed an object, the plugins run again, and so do the
+/// webhooks and the policies with the policy `IfNeeded`.
 #[derive(Debug, Default)]
 pub(crate) struct Reinvocation {
     round: Round,
+    /// The calls of each [`Plugin`].
+    calls: [Calls; 2],
+}
+
+/// The plugins that call webhooks or policies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plugin {
+    Policies,
+    Webhooks,
+}
+
+/// The calls of a plugin.
+#[derive(Debug, Default)]
+struct Calls {
     /// The webhooks that were called and have the policy `IfNeeded`.
     reinvocable: Vec<HookId>,
     /// The webhooks that are called in the second round.
@@ -124,12 +140,12 @@ pub(crate) struct Reinvocation {
 enum Round {
     #[default]
     First,
-    /// A webhook changed the object in the first round, so a second round follows.
+    /// A webhook or a policy changed the object in the first round, so a second round follows.
     FirstChanged,
     Second,
 }
 
-/// The name of a configuration and the index of a webhook in it.
+/// The name of a configuration and the index of a webhook in it, or a policy with its binding and parameters.
 pub(crate) type HookId = (String, usize);
 
 impl From<&SubresourceInfo> for SubresourceKind {
@@ -205,7 +221,9 @@ impl Attributes {
 
     /// Returns the `Status` that rejects this write.
     pub(crate) fn forbidden(&self, why: impl fmt::Display) -> Status {
-        Status::forbidden(&self.resource.group_resource(), &self.name, why)
+        let generated = self.object.text(&["metadata", "generateName"]);
+        let name = [&*self.name, generated].into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown");
+        Status::forbidden(&self.resource.group_resource(), name, why)
     }
 
     /// Reports whether a plugin handles the write.
@@ -233,37 +251,46 @@ impl Reinvocation {
         usize::from(self.round == Round::Second)
     }
 
-    /// Schedules all webhooks with the policy `IfNeeded` for the second round.
-    fn schedule_reinvocations(&mut self) {
-        self.scheduled.append(&mut self.reinvocable);
-    }
-
-    pub(crate) fn begin_round(&mut self, object: &Value) {
-        if self.round == Round::Second && self.left != *object {
-            self.schedule_reinvocations();
+    pub(crate) fn begin_round(&mut self, plugin: Plugin, object: &Value) {
+        let calls = &mut self.calls[plugin as usize];
+        if self.round == Round::Second && calls.left != *object {
+            calls.schedule();
         }
     }
 
     /// Reports whether a webhook is called in the current round. The second round calls only scheduled webhooks.
-    pub(crate) fn should_call(&self, id: &HookId) -> bool {
-        self.round != Round::Second || self.scheduled.contains(id)
+    pub(crate) fn should_call(&self, plugin: Plugin, id: &HookId) -> bool {
+        self.round != Round::Second || self.calls[plugin as usize].scheduled.contains(id)
+    }
+
+    /// Schedules all webhooks with the policy `IfNeeded` that were called so far.
+    pub(crate) fn schedule(&mut self, plugin: Plugin) {
+        self.calls[plugin as usize].schedule();
     }
 
     /// Records the object after the webhooks of a round.
-    pub(crate) fn end_round(&mut self, object: &Value) {
-        self.left.clone_from(object);
+    pub(crate) fn end_round(&mut self, plugin: Plugin, object: &Value) {
+        self.calls[plugin as usize].left.clone_from(object);
     }
 
     /// Records a call of a webhook. `again`: the webhook also wants to see later changes.
-    pub(crate) fn record_call(&mut self, id: HookId, again: bool, changed: bool) {
+    pub(crate) fn record_call(&mut self, plugin: Plugin, id: HookId, again: bool, changed: bool) {
+        let calls = &mut self.calls[plugin as usize];
         if changed {
-            self.schedule_reinvocations();
+            calls.schedule();
             if self.round == Round::First {
                 self.round = Round::FirstChanged;
             }
         }
         if again {
-            self.reinvocable.push(id);
+            calls.reinvocable.push(id);
         }
+    }
+}
+
+impl Calls {
+    /// Schedules all webhooks with the policy `IfNeeded` for the second round.
+    fn schedule(&mut self) {
+        self.scheduled.append(&mut self.reinvocable);
     }
 }

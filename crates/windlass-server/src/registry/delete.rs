@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use windlass_api::{
     DryRun, FieldValidation, GroupKind, GroupResource, Preconditions, Propagation, Status, StatusDetails, format_time,
     parse_time,
@@ -52,6 +52,8 @@ pub(crate) struct DeleteParams {
     pub(crate) audit: AuditContext,
     pub(crate) trace: TraceContext,
     pub(crate) admission: AdmissionState,
+    /// The object is deleted with its collection. Admission then does not see its name.
+    pub(crate) in_collection: bool,
 }
 
 /// The role of admission in a deletion.
@@ -80,6 +82,31 @@ const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
 impl DeleteParams {
+    /// Returns the options that the client set, by their names in reviews.
+    fn options(&self) -> Option<Arc<Value>> {
+        let mut options = Map::new();
+        if let Some(seconds) = self.grace_period {
+            options.insert("gracePeriodSeconds".to_owned(), seconds.into());
+        }
+        let Preconditions { uid, resource_version, .. } = &self.preconditions;
+        let mut preconditions = Map::new();
+        for (name, text) in [("uid", uid), ("resourceVersion", resource_version)] {
+            if let Some(text) = text {
+                preconditions.insert(name.to_owned(), text.clone().into());
+            }
+        }
+        if !preconditions.is_empty() {
+            options.insert("preconditions".to_owned(), preconditions.into());
+        }
+        if let Some(orphan) = self.orphan_dependents {
+            options.insert("orphanDependents".to_owned(), orphan.into());
+        }
+        if let Some(policy) = &self.propagation {
+            options.insert("propagationPolicy".to_owned(), policy.clone().into());
+        }
+        (!options.is_empty()).then(|| Arc::new(options.into()))
+    }
+
     /// Returns the user and the options of the request, as admission sees them.
     fn context(&self, target: &Target) -> RequestContext {
         RequestContext {
@@ -90,6 +117,7 @@ impl DeleteParams {
             trace: self.trace.clone(),
             name: target.name().to_owned(),
             webhooks: WebhookCalls::Configured,
+            options: self.options(),
         }
     }
 }
@@ -173,6 +201,7 @@ impl Registry {
         list: ListParams,
     ) -> Result<ItemList, Status> {
         check(&params)?;
+        let params = DeleteParams { in_collection: true, ..params };
         let mut page = ListParams { limit: if list.limit > 0 { list.limit } else { COLLECTION_PAGE }, ..list };
         let one_page = list.limit > 0;
         let mut all: Option<ItemList> = None;
@@ -211,6 +240,9 @@ impl Registry {
     async fn admit_deletion(&self, target: &Target, old: Value, params: &DeleteParams) -> Result<Value, Status> {
         let attributes = Attributes::new(Operation::Delete, target, Value::Null, params.context(target));
         let mut attributes = attributes.replacing(old);
+        if params.in_collection {
+            attributes.name.clear();
+        }
         self.admit(&mut attributes).await?;
         self.validate_admission(&mut attributes).await?;
         Ok(attributes.old.unwrap_or_default())

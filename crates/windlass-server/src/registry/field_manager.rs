@@ -262,7 +262,7 @@ fn is_evolving(resource: &ResourceInfo) -> bool {
     resource.conversion.is_some() && matches!(resource.shape, Shape::Custom(_))
 }
 
-fn type_of(shape: &Shape) -> TypeHandle {
+pub(crate) fn type_of(shape: &Shape) -> TypeHandle {
     match shape {
         Shape::BuiltIn(plan) => {
             TypeHandle::BuiltIn(field_manager::built_in(plan.kubernetes, &plan.group, &plan.version, &plan.kind))

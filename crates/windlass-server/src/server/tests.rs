@@ -34,6 +34,7 @@ mod identity;
 mod lasting;
 mod limits;
 mod pod_security;
+mod policies;
 mod protobuf;
 mod quotas;
 mod sockets;

@@ -1,8 +1,11 @@
 //! ValidatingAdmissionPolicies and MutatingAdmissionPolicies.
 
+use windlass_cel::Expected;
+
 use crate::kinds::{
     admissionregistration::{
         FAILURE_POLICIES, GROUP_RULES, REINVOCATION_POLICIES,
+        expressions::PolicyCompiler,
         match_resources::{default_match, validate_match, validate_mutating_operations},
         validate_match_conditions,
     },
@@ -40,12 +43,15 @@ fn validate_policy(policy: &Field<'_>, is_mutating: bool, errors: &mut Errors) {
     if is_mutating {
         validate_mutating_operations(&spec.child("matchConstraints"), errors);
     }
-    validate_match_conditions(&spec.child("matchConditions"), |_| None, errors);
-    validate_variables(&spec.child("variables"), errors);
+    let has_params = spec.child("paramKind").is_set();
+    validate_match_conditions(&spec.child("matchConditions"), has_params, errors);
+    let variables = spec.child("variables");
+    let mut compiler = PolicyCompiler::new(has_params, is_mutating || !variables.is_empty());
+    validate_variables(&variables, &mut compiler, errors);
     if is_mutating {
         let mutations = spec.child("mutations");
         mutations.check_not_empty("mutations must contain at least one item", errors);
-        mutations.each(validate_mutation, errors);
+        mutations.each(|mutation, errors| validate_mutation(mutation, &compiler, errors), errors);
         spec.check(&[("reinvocationPolicy", Rule::RequiredOneOf(REINVOCATION_POLICIES))], errors);
         return;
     }
@@ -55,8 +61,8 @@ fn validate_policy(policy: &Field<'_>, is_mutating: bool, errors: &mut Errors) {
         validations.required(text, errors);
         annotations.required(text, errors);
     }
-    validations.each(validate_validation, errors);
-    validate_audit_annotations(&annotations, policy.child("metadata.name").text(), errors);
+    validations.each(|validation, errors| validate_validation(validation, &compiler, errors), errors);
+    validate_audit_annotations(&annotations, policy.child("metadata.name").text(), &compiler, errors);
 }
 
 fn default_policy(policy: &mut Value) {
@@ -114,7 +120,7 @@ fn validate_version(version: &str, api_version: &Field<'_>, errors: &mut Errors)
     }
 }
 
-fn validate_variables(variables: &Field<'_>, errors: &mut Errors) {
+fn validate_variables(variables: &Field<'_>, compiler: &mut PolicyCompiler, errors: &mut Errors) {
     for variable in variables.items() {
         let (name, expression) = (variable.child("name"), variable.child("expression"));
         if name.text().trim().is_empty() {
@@ -124,6 +130,8 @@ fn validate_variables(variables: &Field<'_>, errors: &mut Errors) {
         }
         if expression.text().trim().is_empty() {
             expression.required("expression is not specified", errors);
+        } else if let Some(problem) = compiler.add_variable(name.text(), expression.text()) {
+            expression.invalid(&problem, errors);
         }
     }
 }
@@ -136,28 +144,48 @@ fn is_identifier(name: &str) -> bool {
         && !windlass_cel::RESERVED.contains(&name)
 }
 
-fn validate_validation(validation: &Field<'_>, errors: &mut Errors) {
+fn validate_validation(validation: &Field<'_>, compiler: &PolicyCompiler, errors: &mut Errors) {
     let (expression, message) = (validation.child("expression"), validation.child("message"));
     let is_blank = |text: &str| !text.is_empty() && text.trim().is_empty();
     let has_line_breaks = |text: &str| text.trim().contains(['\n', '\r']);
     if expression.text().trim().is_empty() {
         expression.required("expression is not specified", errors);
+    } else {
+        check_expression(&expression, compiler, Expected::Bool, true, errors);
     }
     let message_expression = validation.child("messageExpression");
     if is_blank(message_expression.text()) {
         message_expression.invalid("must be non-empty if specified", errors);
+    } else if !message_expression.text().is_empty() {
+        check_expression(&message_expression, compiler, Expected::Text, false, errors);
     }
     if is_blank(message.text()) {
         message.invalid("must be non-empty if specified", errors);
     } else if has_line_breaks(message.text()) {
         message.invalid("must not contain line breaks", errors);
-    } else if has_line_breaks(expression.text()) && message.text().trim().is_empty() {
-        message.required("message must be specified if expression contains line breaks", errors);
     }
     validation.child("reason").supported_if_set(REASONS, errors);
 }
 
-fn validate_audit_annotations(annotations: &Field<'_>, policy_name: &str, errors: &mut Errors) {
+/// Reports the compile error of an expression.
+fn check_expression(
+    expression: &Field<'_>,
+    compiler: &PolicyCompiler,
+    expected: Expected,
+    authorizer: bool,
+    errors: &mut Errors,
+) {
+    if let Some(problem) = compiler.compile(expression.text(), expected, authorizer).problem() {
+        expression.invalid(problem, errors);
+    }
+}
+
+fn validate_audit_annotations(
+    annotations: &Field<'_>,
+    policy_name: &str,
+    compiler: &PolicyCompiler,
+    errors: &mut Errors,
+) {
     if annotations.len() > MAX_AUDIT_ANNOTATIONS {
         annotations.invalid(&format!("must not have more than {MAX_AUDIT_ANNOTATIONS} auditAnnotations"), errors);
     }
@@ -170,12 +198,14 @@ fn validate_audit_annotations(annotations: &Field<'_>, policy_name: &str, errors
             expression.required("valueExpression is not specified", errors);
         } else if length > MAX_AUDIT_EXPRESSION {
             expression.required(&format!("must not exceed {MAX_AUDIT_EXPRESSION} bytes in length"), errors);
+        } else if let Some(problem) = compiler.compile(expression.text().trim(), Expected::TextOrNull, true).problem() {
+            expression.invalid(problem, errors);
         }
         annotation.check_unique_by("key", &mut keys, errors);
     }
 }
 
-fn validate_mutation(mutation: &Field<'_>, errors: &mut Errors) {
+fn validate_mutation(mutation: &Field<'_>, compiler: &PolicyCompiler, errors: &mut Errors) {
     let patch_type = mutation.child("patchType");
     let kind = patch_type.text();
     if kind.is_empty() {
@@ -197,8 +227,12 @@ fn validate_mutation(mutation: &Field<'_>, errors: &mut Errors) {
             }
             (true, true) => {
                 let expression = patch.child("expression");
-                if expression.text().trim().is_empty() {
+                let trimmed = expression.text().trim();
+                let expected = if form == "JSONPatch" { Expected::Patch } else { Expected::Object };
+                if trimmed.is_empty() {
                     expression.required("", errors);
+                } else if let Some(problem) = compiler.compile(trimmed, expected, true).problem() {
+                    expression.invalid_as(trimmed, problem, errors);
                 }
             }
             (false, false) => {}

@@ -3,8 +3,8 @@
 use crate::{
     kinds::{
         admissionregistration::{
-            FAILURE_POLICIES, GROUP_RULES, MATCH_POLICIES, REINVOCATION_POLICIES, conditions, default_rules,
-            default_selectors, validate_match_conditions, validate_rule,
+            FAILURE_POLICIES, GROUP_RULES, MATCH_POLICIES, REINVOCATION_POLICIES, default_rules, default_selectors,
+            validate_match_conditions, validate_rule,
         },
         prelude::*,
         selector::validate_selector,
@@ -75,7 +75,7 @@ fn validate_webhook(webhook: &Field<'_>, is_mutating: bool, errors: &mut Errors)
     }
     let config = webhook.child("clientConfig");
     validate_client_config(config.json(), config.path(), errors);
-    validate_match_conditions(&webhook.child("matchConditions"), conditions::problem, errors);
+    validate_match_conditions(&webhook.child("matchConditions"), false, errors);
 }
 
 fn validate_webhook_name(name: &Field<'_>, errors: &mut Errors) {

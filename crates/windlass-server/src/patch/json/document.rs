@@ -118,6 +118,47 @@ impl Document {
         }
     }
 
+    /// Returns the reason why an operation does not fit the document. Returns `None` if it is a test that failed.
+    pub(super) fn explain(&mut self, operation: &Map<String, Value>) -> Option<String> {
+        const MISSING: &str = "missing value";
+        let text = |name: &str| operation.get(name).and_then(Value::as_str).unwrap_or_default();
+        let (op, path, from) = (text("op"), text("path"), text("from"));
+        let has_container = |document: &mut Self, path: &str| document.find(path).is_ok();
+        Some(match op {
+            "add" | "remove" if !has_container(self, path) => {
+                format!("{op} operation does not apply: doc is missing path: \"{path}\": {MISSING}")
+            }
+            "add" | "remove" => {
+                let why = self.find(path).map(|place| place.explain()).unwrap_or_default();
+                format!("error in {op} for path: '{path}': {why}")
+            }
+            "replace" if !has_container(self, path) => {
+                format!("replace operation does not apply: doc is missing path: {path}: {MISSING}")
+            }
+            "replace" => format!("replace operation does not apply: doc is missing key: {path}: {MISSING}"),
+            "move" | "copy" if !has_container(self, from) => {
+                format!("{op} operation does not apply: doc is missing from path: {from}: {MISSING}")
+            }
+            "move" | "copy" if !has_container(self, path) => {
+                format!("{op} operation does not apply: doc is missing destination path: {path}: {MISSING}")
+            }
+            "move" => {
+                let why = self.find(from).map(|place| (place.key.clone(), place.explain()));
+                let (key, why) = why.unwrap_or_default();
+                format!("error in move for path: '{key}': {why}")
+            }
+            "copy" => {
+                let why = self.find(from).map(|place| place.explain()).unwrap_or_default();
+                format!("error in copy for from: '{from}': {why}")
+            }
+            "test" if !path.is_empty() && !has_container(self, path) => {
+                format!("test operation does not apply: is missing path: {path}: {MISSING}")
+            }
+            "test" => return None,
+            other => format!("Unexpected kind: {other}"),
+        })
+    }
+
     fn find(&mut self, path: &str) -> Outcome<Place<'_>> {
         // The text before the first slash is ignored.
         let (_, path) = path.split_once('/').ok_or(Failure::Inapplicable)?;
@@ -238,6 +279,18 @@ fn deepest<T>(
 // === impl Place ===
 
 impl Place<'_> {
+    /// Returns the reason why the container has no such entry.
+    fn explain(&self) -> String {
+        let key = &self.key;
+        match (&*self.container, key.parse::<i64>()) {
+            (Node::Array(_), Ok(index)) => format!("Unable to access invalid index: {index}: invalid index referenced"),
+            (Node::Array(_), Err(_)) => {
+                format!("value was not a proper array index: '{key}': strconv.Atoi: parsing \"{key}\": invalid syntax")
+            }
+            _ => format!("Unable to remove nonexistent key: {key}: missing value"),
+        }
+    }
+
     /// Returns the value; `None` for a missing key of an object, which reads as null.
     fn get(&self) -> Outcome<Option<&Node>> {
         match &*self.container {

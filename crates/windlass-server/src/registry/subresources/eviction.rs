@@ -157,6 +157,7 @@ pub(super) fn deletion(
         warnings: params.warnings.clone(),
         trace: params.trace.clone(),
         admission: AdmissionState::Granted,
+        in_collection: false,
     })
 }
 

@@ -16,7 +16,7 @@ static PERMITS: LazyLock<Semaphore> =
     LazyLock::new(|| Semaphore::new(thread::available_parallelism().map_or(1, NonZero::get)));
 
 /// Computes a value on a thread for blocking work.
-pub(super) async fn offload<T: Send + 'static>(compute: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
+pub(crate) async fn offload<T: Send + 'static>(compute: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
     let permit = PERMITS.acquire().await.map_err(Status::internal)?;
     let computing = task::spawn_blocking(move || {
         let _permit = permit;
