@@ -320,7 +320,7 @@ impl Target {
         let day = labels["kubernetes.io/legacy-token-last-used"].as_str().map(str::len);
         lines.push(format!(
             "secret token, last used: {day:?} of {} labels",
-            labels.as_object().map_or(0, |all| all.len())
+            labels.as_object().map_or(0, serde_json::Map::len)
         ));
         for (name, key, value) in [
             ("no subject", "sub".to_owned(), ""),

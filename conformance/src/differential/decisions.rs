@@ -154,7 +154,7 @@ impl Round {
     }
 
     fn rules(&self, with_paths: bool) -> Value {
-        let rules = (0..1 + self.random.below(4)).map(|_| {
+        let rules = (0..=self.random.below(4)).map(|_| {
             let mut rule = json!({"verbs": self.some(&VERBS, 5)});
             if with_paths && self.random.chance(25) {
                 rule["nonResourceURLs"] = json!(self.some(&PATHS, 2));

@@ -537,7 +537,7 @@ impl TokenReviewer for Remote {
             if !matches!(status, StatusCode::OK | StatusCode::CREATED) {
                 return Err(TokenReviewError::Refused(status));
             }
-            Ok(serde_json::from_slice(&body).map_err(|error| BoxError::from(error))?)
+            Ok(serde_json::from_slice(&body).map_err(BoxError::from)?)
         })
     }
 }

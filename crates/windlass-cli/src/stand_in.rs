@@ -86,6 +86,11 @@ pub(crate) fn version(directory: &Path) -> Result<KubernetesVersion, String> {
     }
 }
 
+/// Reports whether the admission plugin is always on.
+pub(crate) fn is_default_plugin(name: &str) -> bool {
+    apiserver::is_default_plugin(name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,9 +103,4 @@ mod tests {
         assert_eq!(of("./kubectl"), Some(StandIn::Kubectl));
         assert_eq!((of("/usr/bin/windlass"), of("kubectl-windlass")), (None, None));
     }
-}
-
-/// Reports whether the admission plugin is always on.
-pub(crate) fn is_default_plugin(name: &str) -> bool {
-    apiserver::is_default_plugin(name)
 }

@@ -63,7 +63,7 @@ fn wrong_flags_are_rejected_in_the_words_of_the_real_server() {
         (vec!["--oidc-required-claim=x".to_owned()], "expected CLAIM=VALUE".to_owned()),
     ] {
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let error = load(&flags).map(|_| String::new()).unwrap_or_else(|error| error);
+        let error = load(&flags).map_or_else(|error| error, |_| String::new());
         assert!(error.contains(&message), "{flags:?}: {error}");
     }
     let mut command = Command::try_parse_from(["up", "--authorization-mode=RBAC"]).unwrap();

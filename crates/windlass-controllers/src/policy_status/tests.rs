@@ -20,7 +20,7 @@ fn checked(kind: &str) -> CheckedKind {
         "Spec": {"type": "object", "properties": spec},
         "Quantity": {"oneOf": [{"type": "string"}, {"type": "number"}]},
     }}});
-    let kind = GroupVersionKind::new("apps", "v1", kind);
+    let kind = GroupVersionKind::new("apps", "v1", kind.to_owned());
     let schema = Schema::of_value(&find(&document, &kind).unwrap()).unwrap();
     CheckedKind { kind, schema }
 }

@@ -8,7 +8,7 @@ use windlass_api::{Cause, Status, reason};
 use windlass_cel::Scope;
 
 use super::{
-    active::Snapshot,
+    active::{ActivePolicy, Snapshot},
     compiled::{Binding, CompiledPolicy, Validation},
     message, namespace_object, params,
 };
@@ -41,7 +41,7 @@ struct Results {
     annotations: Vec<(String, Result<String, String>)>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Failure {
     message: String,
     /// `None` for the default.
@@ -50,9 +50,9 @@ struct Failure {
 
 /// The first denial of a write.
 #[derive(Debug)]
-struct Denial<'a> {
-    policy: &'a CompiledPolicy,
-    binding: Option<&'a Binding>,
+struct Denial {
+    policy: Arc<CompiledPolicy>,
+    binding: Option<Arc<Binding>>,
     failure: Failure,
 }
 
@@ -67,6 +67,18 @@ struct FailureRecord<'a> {
     validation_actions: &'a [String],
 }
 
+/// The evaluation of all policies for one write.
+struct Round<'a> {
+    evaluator: Evaluator<'a>,
+    registry: &'a Registry,
+    write: &'a Attributes,
+    /// The first denial.
+    denial: Option<Denial>,
+}
+
+/// The values of a policy's audit annotations, by their keys.
+type Annotations = BTreeMap<String, Vec<String>>;
+
 /// Evaluates all policies that match a write. Returns the first denial.
 pub(super) async fn validate(
     authorizer: &Authorizer,
@@ -74,59 +86,53 @@ pub(super) async fn validate(
     registry: &Registry,
     write: &Attributes,
 ) -> Result<(), Status> {
-    let mut evaluator = Evaluator::new(authorizer, registry, write);
-    let mut denial = None;
+    let mut round = Round { evaluator: Evaluator::new(authorizer, registry, write), registry, write, denial: None };
     for active in policies.active() {
-        let policy = &active.policy;
-        let mut deny = |binding: Option<&'_ Arc<Binding>>, failure: Failure| {
-            if denial.is_none() {
-                denial = Some((Arc::clone(policy), binding.cloned(), failure));
-            }
-        };
-        let misconfigured = |what: &str, why: String| Failure { message: format!("{what}: {why}"), reason: None };
-        let of_policy = |why| misconfigured("failed to configure policy", why);
-        let of_binding = |why| misconfigured("failed to configure binding", why);
+        round.evaluate_policy(active).await?;
+    }
+    round.denial.map_or(Ok(()), |denial| Err(denial.into_status(write)))
+}
+
+impl Round<'_> {
+    fn deny(&mut self, policy: &Arc<CompiledPolicy>, binding: Option<&Arc<Binding>>, failure: Failure) {
+        if self.denial.is_none() {
+            self.denial = Some(Denial { policy: Arc::clone(policy), binding: binding.cloned(), failure });
+        }
+    }
+
+    /// Denies the write because a policy or a binding cannot be used, if the failure policy is `Fail`.
+    fn misconfigured(&mut self, policy: &Arc<CompiledPolicy>, binding: Option<&Arc<Binding>>, why: &str) {
+        if policy.fails_closed {
+            let what = if binding.is_some() { "binding" } else { "policy" };
+            let message = format!("failed to configure {what}: {why}");
+            self.deny(policy, binding, Failure { message, reason: None });
+        }
+    }
+
+    async fn evaluate_policy(&mut self, active: &ActivePolicy) -> Result<(), Status> {
+        let (policy, registry, write) = (&active.policy, self.registry, self.write);
         let invocation = match policy.constraints.matching(registry, write).await {
             Ok(Some(invocation)) => invocation,
-            Ok(None) => continue,
+            Ok(None) => return Ok(()),
             Err(status) => {
-                if policy.fails_closed {
-                    deny(None, of_policy(message(&status)));
-                }
-                continue;
+                self.misconfigured(policy, None, &message(&status));
+                return Ok(());
             }
         };
         let resource = match policy.param_kind.as_ref().map(|kind| params::resource(registry, kind)).transpose() {
             Ok(resource) => resource,
             Err(why) => {
-                if policy.fails_closed {
-                    deny(None, of_policy(why));
-                }
-                continue;
+                self.misconfigured(policy, None, &why);
+                return Ok(());
             }
         };
-        let mut subject = None;
-        let mut annotations: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut subject: Option<Arc<Subject>> = None;
+        let mut annotations = Annotations::new();
         for binding in &active.bindings {
-            let matches = match &binding.resources {
-                Some(resources) => resources.matching(registry, write).await.map(|matched| matched.is_some()),
-                None => Ok(true),
-            };
-            let matches = matches.map_err(|status| message(&status));
-            let params = match matches {
-                Ok(false) => continue,
-                Ok(true) => {
-                    let namespace = write.review_namespace();
-                    params::params(registry, resource.as_ref(), binding.params.as_ref(), namespace).await
-                }
-                Err(why) => Err(why),
-            };
-            let params = match params {
+            let params = match self.params(binding, resource.as_ref()).await {
                 Ok(params) => params,
                 Err(why) => {
-                    if policy.fails_closed {
-                        deny(Some(binding), of_binding(why));
-                    }
+                    self.misconfigured(policy, Some(binding), &why);
                     continue;
                 }
             };
@@ -138,53 +144,73 @@ pub(super) async fn validate(
                 none => match new_subject(registry, write, &invocation).await {
                     Ok(new) => Arc::clone(none.insert(Arc::new(new))),
                     Err(status) => {
-                        if policy.fails_closed {
-                            let why = format!("failed to convert object version: {}", status.message);
-                            deny(Some(binding), of_binding(why));
-                        }
+                        let why = format!("failed to convert object version: {}", status.message);
+                        self.misconfigured(policy, Some(binding), &why);
                         continue;
                     }
                 },
             };
             for param in params {
-                let (policy, subject) = (Arc::clone(policy), Arc::clone(&subject));
-                let results =
-                    evaluator.evaluate(move |attempt| evaluate(&policy, &subject, param.as_ref(), attempt)).await?;
-                for (index, failure) in results.failures {
-                    for action in &binding.actions {
-                        match action.as_str() {
-                            "Deny" => deny(Some(binding), failure.clone()),
-                            "Audit" => record(write, binding, index, &failure.message),
-                            "Warn" => write.context.warnings.extend([format!(
-                                "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {}",
-                                binding.policy, binding.name, failure.message
-                            )]),
-                            _ => {}
-                        }
-                    }
-                }
-                for (key, value) in results.annotations {
-                    match value {
-                        Ok(value) => {
-                            let values = annotations.entry(key).or_default();
-                            if !values.contains(&value) {
-                                values.push(value);
-                            }
-                        }
-                        Err(message) => deny(Some(binding), Failure { message, reason: None }),
-                    }
-                }
+                let (compiled, subject) = (Arc::clone(policy), Arc::clone(&subject));
+                let evaluated =
+                    self.evaluator.evaluate(move |attempt| evaluate(&compiled, &subject, param.as_ref(), attempt));
+                let results = evaluated.await?;
+                self.act_on(results, policy, binding, &mut annotations);
             }
         }
         for (key, values) in annotations {
             write.context.audit.annotate_admission(format!("{}/{key}", policy.name), values.join(", "));
         }
+        Ok(())
     }
-    match denial {
-        Some((policy, binding, failure)) => {
-            Err(Denial { policy: &policy, binding: binding.as_deref(), failure }.into_status(write))
+
+    /// Returns the parameters of a binding. Returns none if the binding does not match the write. The error is a message.
+    async fn params(
+        &self,
+        binding: &Binding,
+        resource: Option<&params::ParamResource>,
+    ) -> Result<Vec<Option<Value>>, String> {
+        if let Some(resources) = &binding.resources {
+            let matched = resources.matching(self.registry, self.write).await.map_err(|status| message(&status))?;
+            if matched.is_none() {
+                return Ok(Vec::new());
+            }
         }
-        None => Ok(()),
+        params::params(self.registry, resource, binding.params.as_ref(), self.write.review_namespace()).await
+    }
+
+    /// Denies, warns and records, as the binding requires.
+    fn act_on(
+        &mut self,
+        results: Results,
+        policy: &Arc<CompiledPolicy>,
+        binding: &Arc<Binding>,
+        annotations: &mut Annotations,
+    ) {
+        for (index, failure) in results.failures {
+            for action in &binding.actions {
+                match action.as_str() {
+                    "Deny" => self.deny(policy, Some(binding), failure.clone()),
+                    "Audit" => record(self.write, binding, index, &failure.message),
+                    "Warn" => self.write.context.warnings.extend([format!(
+                        "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {}",
+                        binding.policy, binding.name, failure.message
+                    )]),
+                    _ => {}
+                }
+            }
+        }
+        for (key, value) in results.annotations {
+            match value {
+                Ok(value) => {
+                    let values = annotations.entry(key).or_default();
+                    if !values.contains(&value) {
+                        values.push(value);
+                    }
+                }
+                Err(message) => self.deny(policy, Some(binding), Failure { message, reason: None }),
+            }
+        }
     }
 }
 
@@ -349,16 +375,10 @@ impl Validation {
     }
 }
 
-impl Clone for Failure {
-    fn clone(&self) -> Self {
-        Self { message: self.message.clone(), reason: self.reason.clone() }
-    }
-}
-
-impl Denial<'_> {
+impl Denial {
     fn into_status(self, write: &Attributes) -> Status {
         let (policy, why) = (&self.policy.name, &self.failure.message);
-        let message = match self.binding {
+        let message = match self.binding.as_deref() {
             Some(Binding { name, .. }) => {
                 format!("ValidatingAdmissionPolicy '{policy}' with binding '{name}' denied request: {why}")
             }
