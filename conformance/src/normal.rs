@@ -415,7 +415,14 @@ mod tests {
 
     fn normal() -> Normal {
         let now = parse_time("2030-01-01T00:00:05Z").unwrap();
-        Normal { id: "xyz".to_owned(), versions: BTreeSet::from([7, 12]), generated: Vec::new(), uids: Vec::new(), now }
+        Normal {
+            id: "xyz".to_owned(),
+            extension: None,
+            versions: BTreeSet::from([7, 12]),
+            generated: Vec::new(),
+            uids: Vec::new(),
+            now,
+        }
     }
 
     #[test]

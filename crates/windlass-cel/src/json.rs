@@ -27,6 +27,7 @@ pub(crate) fn to_json(value: &Value<'_>) -> Option<Json> {
         | Value::Duration(_)
         | Value::Type(_)
         | Value::Optional(_)
+        | Value::Struct(_)
         | Value::Extension(_) => return None,
     })
 }

@@ -218,7 +218,7 @@ impl Program {
     }
 
     /// Evaluates the expression with values for its variables.
-    pub(crate) fn value<'v>(
+    pub(crate) fn evaluate_in<'v>(
         &'v self,
         variables: &[(&'v str, Value<'v>)],
         composed: &dyn Composed<'v>,
@@ -273,7 +273,7 @@ impl Program {
             };
             variables.push((name.as_str(), value));
         }
-        let result = match self.value(&variables, &NoVariables, &meter) {
+        let result = match self.evaluate_in(&variables, &NoVariables, &meter) {
             Ok(value) => read(&value).ok_or_else(|| EvaluationError::Failed("no such overload".to_owned())),
             Err(fault) => Err(fault.into()),
         };

@@ -232,7 +232,7 @@ impl<'v> Scope<'v> {
         read: impl FnOnce(&Value<'v>, &Meter) -> Result<T, EvaluationError>,
     ) -> Evaluated<T> {
         let meter = self.meter();
-        let result = program.value(&self.values, self, &meter);
+        let result = program.evaluate_in(&self.values, self, &meter);
         self.record(&meter);
         let result = result.map_err(EvaluationError::from).and_then(|value| read(&value, &meter));
         Evaluated { result, cost: meter.cost() }
@@ -254,7 +254,7 @@ impl<'v> Composed<'v> for Scope<'v> {
             }
         };
         let meter = self.meter();
-        let value = program.value(&self.values, self, &meter);
+        let value = program.evaluate_in(&self.values, self, &meter);
         self.record(&meter);
         self.composed_cost.set(self.composed_cost.get().saturating_add(meter.cost()));
         let value = match value {

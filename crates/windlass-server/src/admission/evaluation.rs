@@ -182,7 +182,7 @@ impl<'a> Evaluator<'a> {
                 name: &target.name,
             },
         };
-        let attributes = AccessAttributes { verb: &check.verb, object };
+        let attributes = AccessAttributes { verb: &check.verb, object, selected_node: None };
         let decision = self.authorizer.decide(&**self.registry.storage(), user, &attributes).await?;
         let error = match &decision {
             Decision::Failed { problem, .. } => Some(problem.clone()),
