@@ -13,8 +13,8 @@ use std::{convert::Infallible, sync::Arc};
 
 use bytes::Bytes;
 use futures::stream;
-use http::{HeaderMap, Request, Response, header};
-use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
+use http::{HeaderMap, HeaderName, Request, Response, header};
+use http_body_util::{BodyExt, Collected, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{
     body::{Frame, Incoming},
     server::conn::http1,
@@ -48,14 +48,17 @@ pub(crate) struct Extension {
 impl Extension {
     /// Starts a server for a group.
     pub(crate) async fn start(group: String) -> Self {
-        let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate is generated");
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let config = config.with_no_client_auth().with_single_cert(vec![cert.der().clone()], key).unwrap();
+        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = config.expect("ring supports both versions");
+        let config = config.with_no_client_auth().with_single_cert(vec![cert.der().clone()], key);
+        let config = config.expect("the key is that of the certificate");
         let acceptor = TlsAcceptor::from(Arc::new(config));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        let port = listener.local_addr().expect("it is bound").port();
         let mut serving = JoinSet::new();
         let group: Arc<str> = group.into();
         serving.spawn(async move {
@@ -76,7 +79,7 @@ impl Extension {
 
 async fn answer(group: &str, request: Request<Incoming>) -> Result<Answer, Infallible> {
     let (head, body) = request.into_parts();
-    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let body = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
     let path = head.uri.path();
     let (of_v1, of_v3) = (format!("/apis/{group}/v1"), format!("/apis/{group}/v3"));
     Ok(match path {
@@ -118,7 +121,7 @@ fn described(head: &http::request::Parts, body: &[u8]) -> Value {
 }
 
 fn shown(headers: &HeaderMap) -> Map<String, Value> {
-    let mut names: Vec<_> = headers.keys().map(|name| name.as_str()).collect();
+    let mut names: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
     names.sort_unstable();
     let is_shown =
         |name: &&str| SHOWN.contains(name) || name.starts_with("x-remote-") || name.starts_with("impersonate-");

@@ -306,9 +306,11 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
     for warning in warnings.headers() {
         headers.append(header::WARNING, warning);
     }
-    if !audit.is_enabled() {
-        return response;
-    }
+    if audit.is_enabled() { audited(audit, response).await } else { response }
+}
+
+/// Records a response in the audit log, a complete one before it is sent.
+async fn audited(mut audit: RequestAudit, response: Response<Body>) -> Response<Body> {
     audit.respond(response.status().as_u16()).await;
     if response.body().length().is_some() {
         audit.complete().await;

@@ -26,6 +26,7 @@ pub struct OldFerrySpec {
 }
 
 /// A ferry between two ports.
+#[expect(clippy::duplicated_attributes, reason = "two columns have the same type")]
 #[derive(Clone, Debug, Default, Serialize, Deserialize, CustomResource)]
 #[resource(
     group = "ferries.example.com",

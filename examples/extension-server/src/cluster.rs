@@ -39,12 +39,13 @@ pub(crate) async fn front_proxy(client: &Client) -> Result<(FrontProxy, String),
         let text = data.get(&format!("requestheader-{name}"));
         Ok(text.map(|text| serde_json::from_str(text)).transpose()?.unwrap_or_default())
     };
-    let mut proxy = FrontProxy::default();
-    proxy.allowed_names = list("allowed-names")?;
-    proxy.username_headers = list("username-headers")?;
-    proxy.uid_headers = list("uid-headers")?;
-    proxy.group_headers = list("group-headers")?;
-    proxy.extra_header_prefixes = list("extra-headers-prefix")?;
+    let proxy = FrontProxy {
+        allowed_names: list("allowed-names")?,
+        username_headers: list("username-headers")?,
+        uid_headers: list("uid-headers")?,
+        group_headers: list("group-headers")?,
+        extra_header_prefixes: list("extra-headers-prefix")?,
+    };
     let ca = data.get("requestheader-client-ca-file").ok_or("the cluster has no front proxy")?;
     Ok((proxy, ca.clone()))
 }

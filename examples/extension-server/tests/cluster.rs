@@ -1,19 +1,25 @@
 //! The extension API server, as a part of a cluster.
 
-use std::time::{Duration, Instant};
+#![allow(clippy::unwrap_used, clippy::panic, reason = "clippy.toml exempts test functions, but not their helpers")]
+
+use std::time::Duration;
 
 use extension_server::api::{Ferry, OldFerry};
-use tokio::{net::TcpListener, sync::oneshot, time};
+use tokio::{
+    net::TcpListener,
+    sync::oneshot,
+    time::{self, Instant},
+};
 use windlass::{
     ObjectRef,
-    api::{ErrorChain, ObjectExt as _},
+    api::{ErrorChain, ObjectExt},
     client::Client,
     k8s::core::v1::ConfigMap,
     server::{FrontProxy, ProxyIdentity, Server, TlsIdentity, User},
 };
 
 /// A generous timeout that only failing tests reach.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A cluster, until it is dropped.
 struct Cluster {
@@ -92,15 +98,15 @@ async fn check(cluster: &Cluster, client: &Client) {
     let mut old = OldFerry::default();
     old.metadata.name = Some("c".to_owned());
     old.metadata.namespace = Some("default".to_owned());
-    old.spec.route = "nowhere".to_owned();
+    "nowhere".clone_into(&mut old.spec.route);
     let invalid = client.create(&old).await.unwrap_err();
     assert!(ErrorChain(&invalid).to_string().contains("spec.route: must be two ports"), "{}", ErrorChain(&invalid));
-    old.spec.route = "Dover-Calais".to_owned();
+    "Dover-Calais".clone_into(&mut old.spec.route);
     client.create(&old).await.unwrap();
-    let found = client.get(&ObjectRef::<Ferry>::new("c").within("default")).await.unwrap();
+    let found = client.get(ObjectRef::<Ferry>::new("c").within("default")).await.unwrap();
     assert_eq!((&*found.spec.from, &*found.spec.to, found.spec.cars), ("Dover", "Calais", 50));
     let ferries = client.list::<Ferry>().within("default").await.unwrap();
-    assert_eq!(ferries.iter().map(|ferry| ferry.name()).collect::<Vec<_>>(), ["a", "c"]);
+    assert_eq!(ferries.iter().map(ObjectExt::name).collect::<Vec<_>>(), ["a", "c"]);
 
     // The cluster decides what a user may do.
     let error = cluster.client_of("jane").list::<Ferry>().within("default").await.unwrap_err();
