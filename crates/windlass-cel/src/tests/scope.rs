@@ -120,7 +120,10 @@ fn objects_are_constructed_as_json() {
     let expected = json!({"spec": {"any": {"name": "n", "labels": {"a": "b"}}, "names": ["n"], "replicas": 3}});
     assert_eq!(made, Ok(expected));
     let wrong = constructed("Object{spec: Object.status{x: [Object.y{}]}}", &object).unwrap_err();
-    assert!(wrong.starts_with("type mismatch: unexpected type name \"Object.status\", expected \"Object.spec\""), "{wrong}");
+    assert!(
+        wrong.starts_with("type mismatch: unexpected type name \"Object.status\", expected \"Object.spec\""),
+        "{wrong}"
+    );
     assert!(wrong.contains("\"Object.y\", expected \"Object.spec.x\""), "{wrong}");
     assert!(compile("Object.spec{}", Expected::Object).is_err());
     assert!(Environment::new().compile("Object{}", Expected::Any).is_err());
