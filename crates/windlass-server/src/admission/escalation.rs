@@ -60,7 +60,7 @@ impl NoEscalation {
         if (is_aggregated(&write.object) || write.old.as_ref().is_some_and(is_aggregated))
             && self.check(registry, write, &Rule::everything()).await.is_err()
         {
-            return Err(write.forbidden("must have cluster-admin privileges to use the aggregationRule"));
+            return Err(forbidden(write, "must have cluster-admin privileges to use the aggregationRule"));
         }
         Ok(())
     }
@@ -117,8 +117,13 @@ impl NoEscalation {
         if let Some(missing_roles) = missing_roles_error(&missing_roles, RoleName::plural) {
             why.push_str(&format!("; resolution errors: [{missing_roles}]"));
         }
-        Err(write.forbidden(why))
+        Err(forbidden(write, why))
     }
+}
+
+/// Returns the `Status` that rejects a write. In kube-apiserver it does not come from a plugin, so it has no generated name.
+fn forbidden(write: &Attributes, why: impl std::fmt::Display) -> Status {
+    Status::forbidden(&write.resource.group_resource(), &write.name, why)
 }
 
 /// Reports whether a write changes only the fields that the garbage collector changes.
