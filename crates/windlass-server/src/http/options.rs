@@ -83,7 +83,10 @@ pub(crate) fn watch_params(query: &Query, name: &str) -> Result<WatchParams, Sta
         if !fields.is_empty() && fields.exact("metadata.name") != Some(name) {
             return Err(Status::bad_request("fieldSelector metadata.name doesn't match requested name"));
         }
-        params.fields = Some(FieldSelector::name(name).to_string());
+        // A selector of further fields must stay: the permission for the watch may depend on it.
+        if fields.is_empty() {
+            params.fields = Some(FieldSelector::name(name).to_string());
+        }
     }
     Ok(params)
 }
@@ -321,6 +324,9 @@ mod tests {
             watch("fieldSelector=metadata.name%3Db").unwrap_err(),
             "fieldSelector metadata.name doesn't match requested name"
         );
+        // The permission of a node for a watch depends on the selector of its own pods.
+        let both = watch("fieldSelector=metadata.name%3Da,spec.nodeName%3Dn").unwrap();
+        assert_eq!(both.fields.as_deref(), Some("metadata.name=a,spec.nodeName=n"));
     }
 
     #[test]
