@@ -18,11 +18,11 @@
 //!   headers of that name from the client are removed.
 //! - An unavailable API service affects only the requests for its own group version: they are answered with 503 at once.
 //!   Discovery lists it as stale.
-//! - The time for the discovery of another server is limited to 5 s.
+//! - The time for each discovery document of another server is limited to 5 s, also if a client requests it.
 //!
 //! # Not guaranteed
 //!
-//! - Requests for a change of the protocol (such as WebSocket) are not forwarded.
+//! - Requests for a change of the protocol (such as WebSocket) are not forwarded: they fail with code 501.
 //! - If the connection is lost in the middle of a response of unknown length, the response to the client ends there.
 //! - OpenAPI documents of version 2 do not contain the paths of other servers. Those of version 3 do.
 

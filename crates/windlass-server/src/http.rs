@@ -342,11 +342,15 @@ async fn answer_caller(
     };
     let outcome = enter(server, &exchange).await;
     *schema = outcome.schema;
-    let _running = outcome.admitted.map_err(|retry_after| Failure::Overload { retry_after })?;
+    let running = outcome.admitted.map_err(|retry_after| Failure::Overload { retry_after })?;
     {
         let authorized = pin!(authorize(server, &exchange));
         until(deadline, authorized).await?;
     }
+    // Another server may never begin its response to a watch. As in kube-apiserver, it occupies no seats here.
+    let is_delegated =
+        exchange.info.is_long_running() && server.aggregation().remotes().route(&exchange.info.path).is_some();
+    let _running = Some(running).filter(|_| !is_delegated);
     until(deadline, pin!(answer(server, exchange, body))).await
 }
 
@@ -404,6 +408,7 @@ async fn enter(server: &State, exchange: &Exchange) -> Outcome {
         let _ = until(*deadline, ready).await;
     }
     let limit = exchange.time_limit(server).ok().flatten().unwrap_or(server.request_timeout);
+    let limit = deadline.map_or(limit, |deadline| limit.min(deadline.saturating_duration_since(Instant::now())));
     let second = || u64::try_from(server.clock().now().as_second()).unwrap_or_default();
     server.flow_control().enter(info, query, user, limit, second).await
 }
@@ -466,11 +471,18 @@ async fn forward(
         query: &exchange.query,
         headers: &exchange.headers,
         user: &exchange.user,
+        front_proxy: server.authenticator().front_proxy(),
         client: exchange.remote,
         audit_id: &exchange.audit_id,
     };
     match aggregation::forward(registry, remote, &forwarded, body).await {
         Ok(response) => Ok(response.map(Body::received)),
+        // The refusal of a redirect replaces the body of the response, without a line feed.
+        Err(refusal) if refusal.code == StatusCode::BAD_GATEWAY => {
+            let mut response = Response::new(Body::whole(refusal.text));
+            *response.status_mut() = refusal.code;
+            Ok(response)
+        }
         Err(refusal) => Ok(respond::text(refusal.code, refusal.text + "\n")),
     }
 }

@@ -8,6 +8,9 @@ use windlass::{
     server::ResourceRules,
 };
 
+/// The annotation with the number of cars in objects of version `v1alpha1`.
+const CARS: &str = "ferries.example.com/cars";
+
 /// A ferry of version `v1alpha1`, with both ports in one text.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, CustomResource)]
 #[resource(group = "ferries.example.com", version = "v1alpha1", kind = "Ferry", plural = "ferries")]
@@ -88,13 +91,17 @@ impl ResourceRules for FerryRules {
 
     fn convert(&self, mut object: Value, to: &str) -> Result<Value, BoxError> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let spec = &object["spec"];
+        let spec = object["spec"].take();
         object["spec"] = if to.ends_with("/v1alpha1") {
+            // The older version has no field for the cars, and a client may write back what it has read.
+            object["metadata"]["annotations"][CARS] = spec["cars"].to_string().into();
             json!({"route": format!("{}-{}", text(&spec["from"]), text(&spec["to"]))})
         } else {
+            let cars = object["metadata"]["annotations"].as_object_mut().and_then(|all| all.remove(CARS));
+            let cars = cars.and_then(|cars| cars.as_str()?.parse::<i32>().ok()).unwrap_or(50);
             let route = text(&spec["route"]);
             let (from, to) = route.split_once('-').ok_or("the route has no dash")?;
-            json!({"from": from, "to": to, "cars": 50})
+            json!({"from": from, "to": to, "cars": cars})
         };
         object["apiVersion"] = to.into();
         Ok(object)

@@ -87,14 +87,19 @@ async fn kinds_of_the_program_are_part_of_the_cluster() {
 }
 
 async fn check(cluster: &Cluster, client: &Client) {
-    let created = eventually("ferries are served", async || client.create(&ferry("a", "Kiel", "Oslo")).await).await;
+    let mut created = eventually("ferries are served", async || client.create(&ferry("a", "Kiel", "Oslo")).await).await;
     assert_eq!(created.spec.cars, 50, "the rules set the default");
+    created.spec.cars = 70;
+    client.update(&created).await.unwrap();
     let same = client.create(&ferry("b", "Kiel", "Kiel")).await.unwrap_err();
     assert!(ErrorChain(&same).to_string().contains("spec.to: must differ"), "{}", ErrorChain(&same));
 
     let key = ObjectRef::<OldFerry>::new("a").within("default");
     let old = eventually("the older version is served", async || client.get(&key).await).await;
     assert_eq!(old.spec.route, "Kiel-Oslo");
+    client.update(&old).await.unwrap();
+    let again = client.get(ObjectRef::<Ferry>::new("a").within("default")).await.unwrap();
+    assert_eq!(again.spec.cars, 70, "the older version keeps the cars");
     let mut old = OldFerry::default();
     old.metadata.name = Some("c".to_owned());
     old.metadata.namespace = Some("default".to_owned());

@@ -19,6 +19,10 @@ use crate::object::Tree;
 /// The time to read one document, and its maximum size in bytes.
 const LIMIT: Duration = Duration::from_secs(5);
 const MAX_SIZE: usize = 16 << 20;
+/// The maximum size of the resources of a group version, which every discovery document contains, and of the address of its
+/// OpenAPI document, in bytes.
+const MAX_RESOURCES: usize = 1 << 20;
+const MAX_ADDRESS: usize = 2 << 10;
 const AGGREGATED: &str = concat!(
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,",
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
@@ -111,8 +115,12 @@ impl Documents {
         let path = remote.path();
         let openapi = index.ok().filter(|index| index.status == StatusCode::OK).and_then(|index| {
             let document = index.body.at(&["paths", path.trim_start_matches('/')])?;
-            Some(document.text(&["serverRelativeURL"]).to_owned()).filter(|address| address.starts_with("/openapi/v3/"))
+            Some(document.text(&["serverRelativeURL"]).to_owned())
+                .filter(|address| address.starts_with("/openapi/v3/") && address.len() <= MAX_ADDRESS)
         });
+        if resources.to_string().len() > MAX_RESOURCES {
+            return Err(format!("the resources of {path} have more than {MAX_RESOURCES} bytes").into());
+        }
         Ok(Self { resources, openapi })
     }
 }

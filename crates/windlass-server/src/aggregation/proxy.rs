@@ -1,6 +1,6 @@
 //! Requests that are forwarded to other API servers.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
 use bytes::Bytes;
 use http::{
@@ -10,6 +10,7 @@ use http::{
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::time;
 use windlass_api::{BoxError, ErrorChain};
 
 use super::{
@@ -17,7 +18,7 @@ use super::{
     endpoint::{self, Service},
     remote::RemoteService,
 };
-use crate::{identity::User, registry::Registry, request::Query};
+use crate::{authn::FrontProxy, identity::User, registry::Registry, request::Query};
 
 const USER: HeaderName = HeaderName::from_static("x-remote-user");
 const UID: HeaderName = HeaderName::from_static("x-remote-uid");
@@ -70,6 +71,9 @@ const KEY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'`')
     .remove(b'|');
 
+/// The time for a discovery document. It should be fast for every server, and clients wait for it.
+const DISCOVERY_LIMIT: Duration = Duration::from_secs(5);
+
 /// The user of this server's own requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Aggregator {
@@ -88,6 +92,8 @@ pub(crate) struct Forwarded<'r> {
     pub(crate) query: &'r Query,
     pub(crate) headers: &'r HeaderMap,
     pub(crate) user: &'r User,
+    /// The headers by which front proxies of this server name users.
+    pub(crate) front_proxy: Option<&'r FrontProxy>,
     /// The address of the client, if it has one.
     pub(crate) client: Option<IpAddr>,
     pub(crate) audit_id: &'r HeaderValue,
@@ -116,6 +122,10 @@ pub(crate) async fn forward(
     if !remote.is_available() {
         return Err(Refusal::unavailable("service unavailable"));
     }
+    if request.headers.contains_key(header::UPGRADE) {
+        let text = "requests for a change of the protocol are not forwarded to other API servers".to_owned();
+        return Err(Refusal { code: StatusCode::NOT_IMPLEMENTED, text });
+    }
     let connection = remote.connection.as_ref();
     let connection =
         connection.map_err(|error| Refusal { code: StatusCode::INTERNAL_SERVER_ERROR, text: error.clone() })?;
@@ -125,7 +135,16 @@ pub(crate) async fn forward(
     };
     let failed = |error: BoxError| Refusal::unavailable(format!("error trying to reach service: {}", reason(&*error)));
     let outgoing = request.outgoing(&address, body).map_err(failed)?;
-    let response = connection.send(outgoing).await.map_err(failed)?;
+    let sent = connection.send(outgoing);
+    let response = if request.is_discovery() {
+        time::timeout(DISCOVERY_LIMIT, sent).await.unwrap_or_else(|_| Err("context deadline exceeded".into()))
+    } else {
+        sent.await
+    };
+    let response = response.map_err(failed)?;
+    if response.status().is_informational() {
+        return Err(Refusal { code: StatusCode::BAD_GATEWAY, text: "unexpected change of the protocol".to_owned() });
+    }
     if response.status().is_redirection() && response.headers().contains_key(header::LOCATION) {
         let text = "the backend attempted to redirect this request, which is not permitted".to_owned();
         return Err(Refusal { code: StatusCode::BAD_GATEWAY, text });
@@ -136,10 +155,17 @@ pub(crate) async fn forward(
 }
 
 impl Forwarded<'_> {
+    /// Reports whether the request is for the discovery document of a group version.
+    fn is_discovery(&self) -> bool {
+        self.path.trim_matches('/').split('/').count() == 3
+    }
+
     fn outgoing(&self, address: &str, body: OutgoingBody) -> Result<Request<OutgoingBody>, BoxError> {
         let mut headers = self.headers.clone();
         remove_hop_by_hop(&mut headers);
-        let removed: Vec<HeaderName> = headers.keys().filter(|name| is_identity(name)).cloned().collect();
+        let of_proxy = |name: &HeaderName| self.front_proxy.is_some_and(|proxy| proxy.names_users_in(name.as_str()));
+        let removed: Vec<HeaderName> =
+            headers.keys().filter(|name| is_identity(name) || of_proxy(name)).cloned().collect();
         for name in removed {
             headers.remove(name);
         }
@@ -150,9 +176,10 @@ impl Forwarded<'_> {
         headers.insert("x-forwarded-proto", HeaderValue::from_static("https"));
         headers.insert("x-forwarded-host", address.parse()?);
         if let Some(client) = self.client {
-            let before = headers.get("x-forwarded-for").and_then(|value| value.to_str().ok());
-            let all = before.map_or_else(|| client.to_string(), |before| format!("{before}, {client}"));
-            headers.insert("x-forwarded-for", all.parse()?);
+            let before = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
+            let mut all: Vec<String> = before.map(str::to_owned).collect();
+            all.push(client.to_string());
+            headers.insert("x-forwarded-for", all.join(", ").parse()?);
         }
         let groups = self.user.groups.iter().map(String::as_str);
         identify(&mut headers, &self.user.name, &self.user.uid, groups)?;
@@ -202,7 +229,8 @@ fn identify<'u>(
 
 /// Reports whether a header contains credentials, or the name or the properties of a user.
 fn is_identity(name: &HeaderName) -> bool {
-    [&USER, &UID, &GROUP, &header::AUTHORIZATION].contains(&name)
+    // The protocols of a WebSocket can contain a token.
+    [&USER, &UID, &GROUP, &header::AUTHORIZATION, &header::SEC_WEBSOCKET_PROTOCOL].contains(&name)
         || name.as_str().starts_with(EXTRA)
         || name.as_str().starts_with("impersonate-")
 }

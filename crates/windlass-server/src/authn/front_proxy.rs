@@ -39,6 +39,13 @@ impl FrontProxy {
         }
     }
 
+    /// Reports whether a header names a user, or a property of one. The case is ignored.
+    pub(crate) fn names_users_in(&self, header: &str) -> bool {
+        let mut names = self.username_headers.iter().chain(&self.uid_headers).chain(&self.group_headers);
+        names.any(|name| name.eq_ignore_ascii_case(header))
+            || self.extra_header_prefixes.iter().any(|prefix| strip(header, prefix).is_some())
+    }
+
     /// Reports whether a proxy whose certificate has this common name may send the headers.
     pub(super) fn allows(&self, name: &str) -> bool {
         self.allowed_names.is_empty() || self.allowed_names.iter().any(|allowed| allowed == name)

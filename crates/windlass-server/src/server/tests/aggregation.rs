@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
-use crate::{ProxyIdentity, User};
+use crate::{FrontProxy, ProxyIdentity, User};
 
 const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -170,7 +170,10 @@ async fn version_becomes(service: &Service, freshness: &str) -> Value {
 #[tokio::test]
 async fn requests_are_forwarded_with_the_user_and_without_credentials() {
     let backend = Backend::start().await;
-    let server = server();
+    let mut proxies = FrontProxy::of_names(["proxy"]);
+    proxies.group_headers.push("X-Other-Group".to_owned());
+    proxies.extra_header_prefixes.push("X-Other-Extra-".to_owned());
+    let server = Server::builder().front_proxy(proxies).build();
     let service = server.service();
     backend.register(&service).await;
     assert_eq!(reason_becomes(&service, "Passed").await, "all checks passed");
@@ -185,6 +188,9 @@ async fn requests_are_forwarded_with_the_user_and_without_credentials() {
         .header("X-Remote-Extra-Forged", "1")
         .header("Connection", "close, X-Hop")
         .header("X-Hop", "1")
+        .header("Sec-WebSocket-Protocol", "base64url.bearer.authorization.k8s.io.c2VjcmV0")
+        .header("X-Other-Group", "system:masters")
+        .header("X-Other-Extra-Scope", "all")
         .header("X-Kept", "2")
         .body("the body".to_owned())
         .unwrap();
@@ -208,9 +214,12 @@ async fn requests_are_forwarded_with_the_user_and_without_credentials() {
     ] {
         assert_eq!(headers[name], value, "{name}");
     }
-    for name in ["authorization", "x-remote-extra-forged", "x-hop"] {
+    let removed = ["authorization", "sec-websocket-protocol", "x-remote-extra-forged", "x-hop"];
+    for name in removed.into_iter().chain(["x-other-group", "x-other-extra-scope"]) {
         assert!(headers[name].is_null(), "{name}");
     }
+    let upgrade = request("POST", THINGS).header("Connection", "Upgrade").header("Upgrade", "SPDY/3.1");
+    assert_eq!(send(&service, upgrade.body(String::new()).unwrap()).await.code, 501);
     let refused = get(&service.clone().acting_as(User::new("joe")), THINGS).await;
     assert_eq!(refused.verdict(), (403, "Forbidden".to_owned()));
     let redirect = get(&service, &format!("{THINGS}/moved")).await;
