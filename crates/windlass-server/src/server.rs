@@ -412,7 +412,12 @@ impl Server {
         &self,
         configuration: &AuthenticationConfiguration,
     ) -> Result<(), AuthenticationConfigurationError> {
-        self.0.authenticator.configure(configuration)
+        self.0.authenticator.configure(configuration)?;
+        // Otherwise the next request of each issuer waits for its keys.
+        if tokio::runtime::Handle::try_current().is_ok() {
+            self.0.authenticator.prefetch();
+        }
+        Ok(())
     }
 
     /// Publishes a client CA in the ConfigMap `extension-apiserver-authentication`. [`Self::serve`] does so with those of its

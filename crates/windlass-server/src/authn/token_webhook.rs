@@ -179,6 +179,9 @@ fn read(answer: &Value, audiences: &[String], own: &[String]) -> Answer {
     Ok(Some(Arc::new(Identity::new(user, audiences))))
 }
 
+/// The calls that may be in progress or wait for a permit. Clients that send random tokens cannot collect more.
+const PENDING: usize = 4096;
+
 impl TokenCalls {
     pub(super) fn new(webhook: TokenWebhook) -> Self {
         Self { webhook: Arc::new(webhook), permits: Arc::new(Semaphore::new(CONCURRENCY)), state: Arc::default() }
@@ -196,6 +199,8 @@ impl TokenCalls {
             }
             if let Some(call) = state.calls.get(&key) {
                 call.clone()
+            } else if state.calls.len() >= PENDING {
+                return Err("too many calls of the token webhook are waiting".to_owned());
             } else {
                 let call = self.start(key, token, audiences, own);
                 state.calls.insert(key, call.clone());

@@ -119,7 +119,7 @@ impl Mapping {
         self.reject_distributed(&claims)?;
         let json = Value::Object(claims);
         let Value::Object(claims) = &json else { return Err("oidc: parse claims".to_owned()) };
-        let visible = with_aliases(&json);
+        let visible = with_aliases(&json, &mut CLAIM_VALUES.clone())?;
         let name = self.name(claims, &visible)?;
         let groups = self.groups(claims, &visible)?;
         let uid = self.uid(claims, &visible)?;
@@ -249,23 +249,27 @@ impl Mapping {
     }
 }
 
-/// Returns the claims as expressions see them: a name that expressions must escape also exists in its escaped form.
-fn with_aliases(value: &Value) -> Value {
-    match value {
+/// The values that the claims of a token can have with the aliases. Each alias is a copy, so nested ones multiply.
+const CLAIM_VALUES: usize = 10_000;
+
+/// Returns the claims as expressions see them: a name that expressions must escape also exists in its escaped form, unless
+/// a claim has that name. Returns an error for more values than `left`.
+fn with_aliases(value: &Value, left: &mut usize) -> Result<Value, String> {
+    *left = left.checked_sub(1).ok_or("oidc: parse claims: too many values")?;
+    Ok(match value {
         Value::Object(fields) => {
             let mut visible = serde_json::Map::new();
             for (name, value) in fields {
-                let value = with_aliases(value);
-                if let Some(alias) = windlass_cel::escape(name).filter(|alias| *alias != **name) {
-                    visible.insert(alias, value.clone());
+                if let Some(alias) = windlass_cel::escape(name).filter(|alias| !fields.contains_key(&**alias)) {
+                    visible.insert(alias, with_aliases(value, left)?);
                 }
-                visible.insert(name.clone(), value);
+                visible.insert(name.clone(), with_aliases(value, left)?);
             }
             Value::Object(visible)
         }
-        Value::Array(items) => items.iter().map(with_aliases).collect(),
+        Value::Array(items) => items.iter().map(|item| with_aliases(item, left)).collect::<Result<_, _>>()?,
         other => other.clone(),
-    }
+    })
 }
 
 /// Returns a claim as text. Errors are those of Go's decoder.
@@ -302,5 +306,25 @@ fn texts(value: Option<&Value>) -> Result<Vec<String>, String> {
             Ok(items.iter().filter_map(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned).collect())
         }
         _ => wrong(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aliases_of_nested_claims_are_limited() {
+        let nested = |depth| (0..depth).fold(json!(1), |inner, _| json!({"a-b": inner}));
+        let visible = |value: &Value| with_aliases(value, &mut CLAIM_VALUES.clone());
+        assert_eq!(visible(&nested(1)).unwrap(), json!({"a__dash__b": 1, "a-b": 1}));
+        assert!(visible(&nested(8)).is_ok());
+        assert_eq!(visible(&nested(60)).unwrap_err(), "oidc: parse claims: too many values");
+    }
+
+    #[test]
+    fn claim_has_precedence_over_the_alias_of_another() {
+        let claims = json!({"a-b": "alias", "a__dash__b": "claim"});
+        assert_eq!(with_aliases(&claims, &mut CLAIM_VALUES.clone()).unwrap()["a__dash__b"], "claim");
     }
 }
