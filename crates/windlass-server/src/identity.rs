@@ -1,6 +1,9 @@
 //! Users and groups.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+};
 
 use serde_json::{Map, Value, json};
 
@@ -35,6 +38,13 @@ pub struct User {
 }
 
 impl User {
+    /// Returns the user of the server's own writes, as in kube-apiserver.
+    pub(crate) fn own() -> Arc<Self> {
+        static OWN: LazyLock<Arc<User>> =
+            LazyLock::new(|| Arc::new(User::new("system:apiserver").in_groups([MASTERS])));
+        Arc::clone(&OWN)
+    }
+
     /// Creates a user with this name, in the group of all authenticated users.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {

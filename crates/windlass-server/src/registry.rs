@@ -169,7 +169,7 @@ impl Default for WriteParams {
             field_manager: "unknown".to_owned(),
             warnings: Warnings::default(),
             audit: AuditContext::default(),
-            user: Arc::default(),
+            user: User::own(),
             trace: TraceContext::default(),
             conversions: Conversions::default(),
             webhooks: WebhookCalls::Configured,

@@ -97,7 +97,10 @@ impl State {
             *self.presence.lock() = presence;
             registry.keep_task(aggregation::start(&registry, &self.aggregation).await?);
             let authorities = self.authorities.lock().clone();
-            bootstrap::publish_authorities(&registry, &authorities, self.authenticator.front_proxy()).await?;
+            let published = bootstrap::publish_authorities(&registry, &authorities, self.authenticator.front_proxy());
+            if let Err(error) = published.await {
+                tracing::warn!(%error, "cannot publish the CAs of clients in kube-system");
+            }
             Ok(registry)
         };
         self.registry.get_or_try_init(start).await

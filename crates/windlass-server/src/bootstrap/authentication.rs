@@ -12,7 +12,7 @@ use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
 use crate::{
     authn::FrontProxy,
     object::Tree,
-    registry::{Registry, WriteParams},
+    registry::Registry,
     resource::{Body, Target},
 };
 
@@ -64,8 +64,7 @@ pub(crate) async fn publish_authorities(
     let target = Target::object(configmaps, Some(NAMESPACE), AUTHENTICATION);
     let Some(found) = registry.peek(&target).await? else { return Ok(()) };
     let Some(map) = with_authorities(found.value(), authorities, proxy, now) else { return Ok(()) };
-    let params = WriteParams { field_manager: "kube-apiserver".to_owned(), ..WriteParams::default() };
-    match registry.update(&target, Body::Value(map), params).await {
+    match registry.update(&target, Body::Value(map), super::own_params()).await {
         // Another server has published its own CAs concurrently. This server tries again at its next start.
         Err(status) if !status.is_conflict() => Err(status),
         _ => Ok(()),

@@ -17,7 +17,7 @@ use crate::{
     flow_control::Fairness,
     kinds::flowcontrol,
     object::{Tree, same},
-    registry::{DeleteParams, Registry, WriteParams},
+    registry::{DeleteParams, Registry, WebhookCalls, WriteParams},
     resource::{Body, Target},
 };
 
@@ -41,11 +41,9 @@ const PERIOD: Duration = Duration::from_mins(1);
 
 /// Creates missing objects, maintains all of them from now on, and applies them.
 pub(super) async fn start(registry: &Registry, fairness: Option<&Arc<Fairness>>) -> Result<(), Status> {
-    for level in flowcontrol::levels() {
-        ensure(registry, LEVELS, level, None).await?;
-    }
-    for (schema, status) in flowcontrol::schemas(&format_time(registry.clock().now())) {
-        ensure(registry, SCHEMAS, schema, Some(status).filter(|_| fairness.is_some())).await?;
+    if let Err(error) = ensure_all(registry, fairness.is_some()).await {
+        // The compiled-in objects apply, and the maintenance tries again.
+        tracing::warn!(%error, "cannot write the objects of priority and fairness");
     }
     if let Some(fairness) = fairness {
         consumer::start(registry, fairness).await?;
@@ -66,6 +64,17 @@ pub(super) async fn start(registry: &Registry, fairness: Option<&Arc<Fairness>>)
     Ok(())
 }
 
+/// Creates missing objects, and restores the others.
+async fn ensure_all(registry: &Registry, is_fair: bool) -> Result<(), Status> {
+    for level in flowcontrol::levels() {
+        ensure(registry, LEVELS, level, None).await?;
+    }
+    for (schema, status) in flowcontrol::schemas(&format_time(registry.clock().now())) {
+        ensure(registry, SCHEMAS, schema, Some(status).filter(|_| is_fair)).await?;
+    }
+    Ok(())
+}
+
 /// Restores the objects once.
 async fn maintain(registry: &Registry) -> Result<(), Status> {
     let (levels, schemas) = (flowcontrol::levels(), flowcontrol::schemas(""));
@@ -82,7 +91,8 @@ async fn maintain(registry: &Registry) -> Result<(), Status> {
 }
 
 fn params(manager: &str) -> WriteParams {
-    WriteParams { field_manager: manager.to_owned(), ..WriteParams::default() }
+    // No policy and no webhook may reject these objects: nobody could delete it any more.
+    WriteParams { field_manager: manager.to_owned(), webhooks: WebhookCalls::Never, ..WriteParams::default() }
 }
 
 /// Creates an object with its status, or restores an existing one.

@@ -34,7 +34,7 @@ use crate::{
 mod marked;
 
 /// The parameters of a deletion.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct DeleteParams {
     /// The grace period in seconds; a negative value counts as 1.
     pub(crate) grace_period: Option<i64>,
@@ -54,6 +54,24 @@ pub(crate) struct DeleteParams {
     pub(crate) admission: AdmissionState,
     /// The object is deleted with its collection. Admission then does not see its name.
     pub(crate) in_collection: bool,
+}
+
+impl Default for DeleteParams {
+    fn default() -> Self {
+        Self {
+            grace_period: None,
+            propagation: None,
+            orphan_dependents: None,
+            preconditions: Preconditions::default(),
+            dry_run: DryRun::No,
+            user: User::own(),
+            warnings: Warnings::default(),
+            audit: AuditContext::default(),
+            trace: TraceContext::default(),
+            admission: AdmissionState::Required,
+            in_collection: false,
+        }
+    }
 }
 
 /// The role of admission in a deletion.

@@ -10,7 +10,7 @@ use crate::apiextensions::crd::{Crd, FINALIZER};
 use crate::apiextensions::translator::translator;
 use crate::{
     object::{Tree, metadata_mut},
-    registry::{DeleteParams, GetParams, ListParams, Registry, WeakRegistry},
+    registry::{AdmissionState, DeleteParams, GetParams, ListParams, Registry, WeakRegistry},
     resource::{Body, ResourceInfo, Target},
     storage::{RangeQuery, Storage, next_event},
 };
@@ -69,7 +69,13 @@ impl InstanceDeletion {
                 return Ok(());
             }
             let all = Target::collection(&self.resource, None);
-            registry.delete_collection(&all, DeleteParams::default(), ListParams::default()).await?;
+            registry
+                .delete_collection(
+                    &all,
+                    DeleteParams { admission: AdmissionState::Granted, ..DeleteParams::default() },
+                    ListParams::default(),
+                )
+                .await?;
             drop(registry);
             let query = RangeQuery { limit: Some(1), ..RangeQuery::prefix(self.resource.prefix.clone()) };
             let left = self.storage.range(query).await.map_err(Status::internal)?;

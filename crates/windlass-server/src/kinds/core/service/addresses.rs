@@ -18,7 +18,7 @@ use windlass_api::{Entropy, Preconditions, Status};
 
 use super::{cidr::AddressRange, node_ports::NodePorts};
 use crate::{
-    identity::{MASTERS, User},
+    identity::User,
     kinds::prelude::*,
     registry::{DeleteParams, Registry, WeakRegistry, WebhookCalls, WriteParams},
     resource::{Body, ResourceInfo, Target},
@@ -392,7 +392,7 @@ pub(super) fn addresses(registry: &Registry) -> Option<Arc<ResourceInfo>> {
 pub(super) fn create(registry: &Registry, address: Value, hooks: WebhookCalls) -> BoxFuture<'_, Result<(), Status>> {
     Box::pin(async move {
         let Some(addresses) = addresses(registry) else { return Ok(()) };
-        let user = Arc::new(own_user());
+        let user = User::own();
         let params =
             WriteParams { field_manager: "kube-apiserver".to_owned(), user, webhooks: hooks, ..WriteParams::default() };
         registry.create(&Target::collection(&addresses, None), Body::Value(address), params).await.map(drop)
@@ -402,18 +402,13 @@ pub(super) fn create(registry: &Registry, address: Value, hooks: WebhookCalls) -
 /// Deletes an IPAddress, unless it has been replaced.
 pub(super) fn delete<'r>(registry: &'r Registry, target: &'r Target, uid: &str) -> BoxFuture<'r, Result<(), Status>> {
     let preconditions = Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() };
-    let params = DeleteParams { preconditions, user: Arc::new(own_user()), ..DeleteParams::default() };
+    let params = DeleteParams { preconditions, user: User::own(), ..DeleteParams::default() };
     Box::pin(async move {
         match registry.delete(target, params).await {
             Err(status) if !status.is_not_found() && !status.is_conflict() => Err(status),
             _ => Ok(()),
         }
     })
-}
-
-/// The user of the server's own requests, as in kube-apiserver.
-fn own_user() -> User {
-    User::new("system:apiserver").in_groups([MASTERS])
 }
 
 #[cfg(test)]
