@@ -233,8 +233,8 @@ impl<'v> Scope<'v> {
     ) -> Evaluated<T> {
         let meter = self.meter();
         let result = program.evaluate_in(&self.values, self, &meter);
-        self.record(&meter);
         let result = result.map_err(EvaluationError::from).and_then(|value| read(&value, &meter));
+        self.record(&meter);
         Evaluated { result, cost: meter.cost() }
     }
 }

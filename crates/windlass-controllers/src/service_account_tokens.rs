@@ -90,10 +90,14 @@ async fn reconcile(
         return Ok(Action::await_change());
     }
     // The cache may be stale, and a deletion is final, so the server is asked.
-    let account = match cx.store::<ServiceAccount>().get(key) {
+    let mut account = match cx.store::<ServiceAccount>().get(key) {
         Some(account) => Some(account.get()?),
-        None => cx.live().get_opt::<ServiceAccount>(key.clone()).await?.map(Arc::new),
+        None => None,
     };
+    let is_of_all = |account: &ServiceAccount| secrets.iter().all(|secret| is_of(secret, account));
+    if !account.as_deref().is_some_and(is_of_all) {
+        account = cx.live().get_opt::<ServiceAccount>(key.clone()).await?.map(Arc::new);
+    }
     for secret in secrets {
         if secret.is_deleting() {
             continue;

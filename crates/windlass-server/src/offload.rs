@@ -17,12 +17,16 @@ static PERMITS: LazyLock<Semaphore> =
 
 /// Computes a value on a thread for blocking work.
 pub(crate) async fn offload<T: Send + 'static>(compute: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
-    let permit = PERMITS.acquire().await.map_err(Status::internal)?;
-    let computing = task::spawn_blocking(move || {
-        let _permit = permit;
-        compute()
+    // A task waits for the permit. Otherwise a caller that is not polled could keep one from all others.
+    let computing = tokio::spawn(async move {
+        let permit = PERMITS.acquire().await;
+        let computing = task::spawn_blocking(move || {
+            let _permit = permit;
+            compute()
+        });
+        computing.await
     });
-    computing.await.map_err(|error| match error.try_into_panic() {
+    computing.await.and_then(|computed| computed).map_err(|error| match error.try_into_panic() {
         Ok(panic) => resume_unwind(panic),
         Err(cancelled) => Status::internal(cancelled),
     })

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use windlass_api::Status;
+use windlass_api::{FieldSelector, Status};
 use windlass_cel::{
     AccessCheck, AccessDecision, AccessDecisions, AccessTarget, Composition, Inputs, Program, ResourceTarget, Scope,
 };
@@ -182,7 +182,12 @@ impl<'a> Evaluator<'a> {
                 name: &target.name,
             },
         };
-        let attributes = AccessAttributes { verb: &check.verb, object, selected_node: None };
+        let selector: Option<FieldSelector> = match &check.target {
+            AccessTarget::Resource(target) => target.field_selector.parse().ok(),
+            AccessTarget::Path(_) => None,
+        };
+        let selected_node = selector.as_ref().and_then(|selector| selector.exact("spec.nodeName"));
+        let attributes = AccessAttributes { verb: &check.verb, object, selected_node };
         let decision = self.authorizer.decide(&**self.registry.storage(), user, &attributes).await?;
         let error = match &decision {
             Decision::Failed { problem, .. } => Some(problem.clone()),

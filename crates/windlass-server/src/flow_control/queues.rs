@@ -205,7 +205,7 @@ impl QueueSet {
         let index = self.deal(queuing, hash);
         let virtual_time = self.virtual_time;
         let queue = self.queues.entry(index).or_default();
-        if queue.waiting.len() >= queuing.length as usize {
+        if self.totals.seats >= self.limit && queue.waiting.len() >= queuing.length as usize {
             return self.reject(Reason::QueueFull, flow);
         }
         if queue.waiting.is_empty() && queue.executing == 0 {
