@@ -352,6 +352,21 @@ async fn certificate_of_the_proxy_is_presented() {
 }
 
 #[tokio::test]
+async fn self_signed_certificate_of_a_ca_is_trusted_if_it_is_in_the_bundle() {
+    // As `openssl req -x509` creates it.
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["extension.default.svc".to_owned()]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let certificate = params.self_signed(&key).unwrap().pem();
+    let identity = TlsIdentity::from_pem(&certificate, &key.serialize_pem(), &certificate).unwrap();
+    let clients = TlsIdentity::generate::<String>([]).unwrap();
+    let backend = Backend::with(identity, clients.ca_pem()).await;
+    let service = server().service();
+    backend.register(&service).await;
+    assert_eq!(reason_becomes(&service, "Passed").await, "all checks passed");
+}
+
+#[tokio::test]
 async fn certificate_of_another_server_is_not_trusted() {
     let backend = Backend::start().await;
     let service = server().service();
