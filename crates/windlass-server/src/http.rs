@@ -479,9 +479,7 @@ async fn forward(
         Ok(response) => Ok(response.map(Body::received)),
         // The refusal of a redirect replaces the body of the response, without a line feed.
         Err(refusal) if refusal.code == StatusCode::BAD_GATEWAY => {
-            let mut response = Response::new(Body::whole(refusal.text));
-            *response.status_mut() = refusal.code;
-            Ok(response)
+            Ok(respond::respond(refusal.code, respond::TEXT, Body::whole(refusal.text)))
         }
         Err(refusal) => Ok(respond::text(refusal.code, refusal.text + "\n")),
     }
