@@ -35,7 +35,7 @@ pub(super) enum Signer {
     Anonymous,
     /// The token names a key that the issuer does not have.
     Unknown,
-    /// Another text is signed.
+    /// The signature belongs to another text.
     Forged,
     Hmac,
 }

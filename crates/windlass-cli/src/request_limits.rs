@@ -15,7 +15,7 @@ pub(crate) struct RequestLimits {
     /// Maximum number of writes at the same time; 0 for no limit
     #[arg(long, value_name = "N", default_value_t = WRITES)]
     max_mutating_requests_inflight: u32,
-    /// Whether FlowSchemas and PriorityLevelConfigurations decide which requests run, wait or are rejected
+    /// Let FlowSchemas and PriorityLevelConfigurations decide which requests run, wait or are rejected
     #[arg(
         long,
         value_name = "BOOL",

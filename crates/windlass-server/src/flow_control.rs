@@ -64,7 +64,7 @@ pub(crate) struct FlowControlOptions {
     pub(crate) reads: u32,
     /// The maximum number of writes, or 0.
     pub(crate) writes: u32,
-    /// Whether priority and fairness divides the sum of both.
+    /// `true` if priority and fairness divides the sum of both.
     pub(crate) is_fair: bool,
 }
 

@@ -1,8 +1,9 @@
 //! HTTP request handling on top of the registry.
 //!
 //! A request passes these steps in order: routing by its path alone ([`RequestInfo`]), authentication, impersonation,
-//! priority and fairness ([`FlowControl`](crate::flow_control::FlowControl)), authorization, then the endpoint. Each failure becomes a `Status` in a form that the client accepts. Texts, codes
-//! and headers are kube-apiserver's, byte for byte, including its plain-text answers for unknown paths.
+//! priority and fairness ([`FlowControl`](crate::flow_control::FlowControl)), authorization, then the endpoint, here or at
+//! another API server ([`aggregation`]). Each failure becomes a `Status` in a form that the client accepts. Texts, codes and
+//! headers are kube-apiserver's, byte for byte, including its plain-text answers for unknown paths.
 //!
 //! This module does not depend on a socket. A request runs in the future that [`handle`] returns and in the response
 //! body. No task runs in the background, so dropping both ends the request.

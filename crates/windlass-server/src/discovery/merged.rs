@@ -49,7 +49,7 @@ pub(crate) struct ForeignVersion<'a> {
     pub(crate) freshness: Freshness,
 }
 
-/// Whether the resources of another server are known to be current.
+/// The age of the known resources of another server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freshness {
     Current,
