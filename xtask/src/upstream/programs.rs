@@ -117,7 +117,7 @@ impl Output {
     const fn go_command(self) -> &'static [&'static str] {
         match self {
             Self::Program => &["build"],
-            Self::Tests => &["test", "-c"],
+            Self::Tests => &["test", "-c", "-vet=off"],
         }
     }
 }
