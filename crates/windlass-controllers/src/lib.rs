@@ -6,7 +6,7 @@
 //! Decisions (the number of replicas, the pods to delete, the status) are computed on plain values, separate from the
 //! code that reads and writes objects.
 //!
-//! `catalog` lists all controllers and adds the selected ones to a manager. Each controller is a module, and `nodes`
+//! `catalog` lists all controllers and adds the selected ones to a manager. Each can act as its own user (`identity`). Each controller is a module, and `nodes`
 //! simulates nodes. The shared modules are:
 //!
 //! ```text
@@ -56,6 +56,7 @@ mod ttl_after_finished;
 mod volumes;
 
 mod catalog;
+mod identity;
 
 pub use autoscaler::{
     Autoscaling,
@@ -63,6 +64,7 @@ pub use autoscaler::{
 };
 pub use catalog::{BuiltIn, Controllers, ControllersError};
 pub use error::ReconcileError;
+pub use identity::Identity;
 pub use nodes::Pace;
 pub use service_account_tokens::{TokenRequest, TokenSigner};
 
