@@ -7,7 +7,7 @@ use windlass_client::Client;
 use windlass_runtime::Manager;
 
 use crate::{
-    Autoscaling, Identity, Pace, TokenSigner, autoscaler, cronjob, daemonset, deployment, disruption, endpoints,
+    Autoscaling, CertificateSigner, Identity, Pace, TokenSigner, autoscaler, certificates, cronjob, daemonset, deployment, disruption, endpoints,
     ephemeral_volume, garbage_collector, identity::Identities, job, namespace, node_lifecycle, nodes, policy_status,
     replicaset, resource_quota, role_aggregation, service_account, service_account_tokens, statefulset,
     storage_protection, storage_version_migrator, ttl_after_finished, volumes,
@@ -66,6 +66,12 @@ pub enum BuiltIn {
     StorageVersionMigrator,
     /// Checks the types of the expressions in ValidatingAdmissionPolicies.
     ValidatingAdmissionPolicyStatus,
+    /// Approves the certificate requests of kubelets whose users have the permission.
+    CsrApproving,
+    /// Signs the approved certificate requests of the built-in signers.
+    CsrSigning,
+    /// Deletes old certificate requests.
+    CsrCleaner,
     /// Sets the taints, labels and annotations that a control plane adds to nodes.
     NodeLifecycle,
     /// Simulated nodes, with their scheduler and kubelets.
@@ -81,6 +87,7 @@ pub struct Controllers {
     pace: Pace,
     root_ca: Option<Arc<str>>,
     token_signer: Option<TokenSigner>,
+    certificate_signer: Option<CertificateSigner>,
     autoscaling: Autoscaling,
     identities: Identities,
 }
@@ -129,6 +136,9 @@ impl BuiltIn {
         Self::StorageProtection,
         Self::StorageVersionMigrator,
         Self::ValidatingAdmissionPolicyStatus,
+        Self::CsrApproving,
+        Self::CsrSigning,
+        Self::CsrCleaner,
         Self::NodeLifecycle,
         Self::Nodes,
     ];
@@ -160,6 +170,9 @@ impl BuiltIn {
             Self::StorageProtection => "storageprotection",
             Self::StorageVersionMigrator => "storageversionmigrator",
             Self::ValidatingAdmissionPolicyStatus => "validatingadmissionpolicystatus",
+            Self::CsrApproving => "csrapproving",
+            Self::CsrSigning => "csrsigning",
+            Self::CsrCleaner => "csrcleaner",
             Self::NodeLifecycle => "nodelifecycle",
             Self::Nodes => "nodes",
         }
@@ -195,6 +208,7 @@ impl BuiltIn {
             Self::StorageProtection => "pvc-protection-controller",
             Self::StorageVersionMigrator => "storage-version-migrator-controller",
             Self::ValidatingAdmissionPolicyStatus => "validatingadmissionpolicy-status-controller",
+            Self::CsrApproving | Self::CsrSigning | Self::CsrCleaner => "certificate-controller",
             Self::NodeLifecycle => "node-controller",
             Self::Nodes => return None,
         })
@@ -221,6 +235,7 @@ impl Controllers {
             pace: Pace::default(),
             root_ca: None,
             token_signer: None,
+            certificate_signer: None,
             autoscaling: Autoscaling::default(),
             identities: Identities::default(),
         }
@@ -249,6 +264,12 @@ impl Controllers {
     /// ServiceAccounts fills in. Without it, such secrets stay empty.
     pub fn token_signer(mut self, signer: TokenSigner) -> Self {
         self.token_signer = Some(signer);
+        self
+    }
+
+    /// Sets the signer of the built-in signers' certificates. Without it, approved certificate requests get none.
+    pub fn certificate_signer(mut self, signer: CertificateSigner) -> Self {
+        self.certificate_signer = Some(signer);
         self
     }
 
@@ -346,6 +367,13 @@ impl Controllers {
             BuiltIn::StorageProtection => storage_protection::add_claims_to(manager),
             BuiltIn::StorageVersionMigrator => storage_version_migrator::add_to(manager),
             BuiltIn::ValidatingAdmissionPolicyStatus => policy_status::add_to(manager),
+            BuiltIn::CsrApproving => certificates::add_approver_to(manager),
+            BuiltIn::CsrSigning => {
+                if let Some(signer) = &self.certificate_signer {
+                    certificates::add_signer_to(manager, signer.clone());
+                }
+            }
+            BuiltIn::CsrCleaner => certificates::add_cleaner_to(manager),
             BuiltIn::NodeLifecycle => node_lifecycle::add_to(manager),
             BuiltIn::Nodes => {
                 nodes::add_to(manager, self.nodes, self.pace.clone(), self.storage(), &self.identities);

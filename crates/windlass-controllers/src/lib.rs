@@ -32,6 +32,7 @@ mod selector;
 mod versions;
 
 mod autoscaler;
+mod certificates;
 mod cronjob;
 mod daemonset;
 mod deployment;
@@ -62,6 +63,7 @@ pub use autoscaler::{
     Autoscaling,
     metrics::{ApiMetrics, MemoryMetrics, MetricApi, MetricError, MetricSource, PodMetric, Sample, Samples},
 };
+pub use certificates::{CertificateOrder, CertificateSigner};
 pub use catalog::{BuiltIn, Controllers, ControllersError};
 pub use error::ReconcileError;
 pub use identity::Identity;

@@ -128,7 +128,7 @@ impl Manager {
 
     /// Adds runnables that act with the connections and the credentials of another client of the same server: in `add`, and
     /// in the runnables that it adds, the [cluster](Self::cluster) is [a view](Cluster::with_credentials_of) with these
-    /// credentials. The caches are shared, with the credentials of the manager.
+    /// credentials. Runnables that they add later have it, too. The caches are shared, with the credentials of the manager.
     ///
     /// kube-controller-manager runs each controller with its own service account in this way.
     ///

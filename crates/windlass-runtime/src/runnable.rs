@@ -170,7 +170,8 @@ impl Runnable for ActingRunnable {
     }
 
     fn run(self: Box<Self>, context: RunnableContext) -> BoxFuture<'static, Result<()>> {
-        self.runnable.run(RunnableContext { cluster: self.cluster, ..context })
+        let manager = context.manager.in_cluster(self.cluster.clone());
+        self.runnable.run(RunnableContext { cluster: self.cluster, manager, ..context })
     }
 }
 
