@@ -12,6 +12,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use k8s_openapi::api::{
     certificates::v1::CertificateSigningRequest,
     core::v1::{Namespace, PersistentVolumeClaim, Pod, ResourceQuota, Secret, ServiceAccount},
+    storage::v1::VolumeAttributesClass,
 };
 use serde_json::{Value, json};
 use windlass_api::{ObjectBuilder as _, ObjectExt, ObjectRef};
@@ -128,17 +129,15 @@ pub(crate) fn assert_least_privilege(requests: &[Audit]) -> BTreeSet<String> {
     // Everything that the add-ons of an administrator do.
     let installed = requests.iter().filter(|request| request.user == INSTALLER);
     let installed: BTreeSet<_> = installed.map(|request| &*request.target).collect();
-    let add_ons = [
-        "apiextensions.k8s.io/customresourcedefinitions",
-        "metrics.k8s.io/pods",
-        "storage.k8s.io/storageclasses",
-    ];
+    let add_ons =
+        ["apiextensions.k8s.io/customresourcedefinitions", "metrics.k8s.io/pods", "storage.k8s.io/storageclasses"];
     assert!(installed.iter().all(|target| add_ons.contains(target)), "installed: {installed:?}");
 
     let mut refused = BTreeMap::<String, usize>::new();
     for request in requests.iter().filter(|request| !request.is_permitted) {
-        *refused.entry(format!("{} {} {} {}", request.user, request.verb, request.target, request.code)).or_default() +=
-            1;
+        *refused
+            .entry(format!("{} {} {} {}", request.user, request.verb, request.target, request.code))
+            .or_default() += 1;
     }
     assert!(refused.is_empty(), "refused requests: {refused:#?}");
     assert!(requests.iter().all(|request| request.level == "Metadata"));
@@ -226,19 +225,34 @@ fn objects() -> Vec<(&'static str, Value)> {
         ("/api/v1/namespaces/shop/replicationcontrollers", named("old", legacy)),
         ("/apis/batch/v1/namespaces/shop/jobs", named("once", job)),
         ("/apis/batch/v1/namespaces/shop/cronjobs", named("often", old)),
-        ("/apis/policy/v1/namespaces/shop/poddisruptionbudgets", named("budget", json!({
-            "minAvailable": 1, "selector": selecting("web"),
-        }))),
+        (
+            "/apis/policy/v1/namespaces/shop/poddisruptionbudgets",
+            named(
+                "budget",
+                json!({
+                    "minAvailable": 1, "selector": selecting("web"),
+                }),
+            ),
+        ),
         ("/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers", named("web", scaled)),
         ("/api/v1/namespaces/shop/services", named("web", json!({"selector": labels("web"), "ports": [{"port": 80}]}))),
         ("/api/v1/namespaces/shop/services", named("manual", json!({"ports": [{"port": 80}]}))),
         ("/api/v1/namespaces/shop/endpoints", endpoints),
-        ("/apis/storage.k8s.io/v1/volumeattributesclasses", json!({
-            "metadata": {"name": "fast"}, "driverName": "example.com", "parameters": {"speed": "high"},
-        })),
-        ("/apis/storagemigration.k8s.io/v1/storageversionmigrations", named("secrets", json!({
-            "resource": {"group": "", "resource": "secrets"},
-        }))),
+        (
+            "/apis/storage.k8s.io/v1/volumeattributesclasses",
+            json!({
+                "metadata": {"name": "fast"}, "driverName": "example.com", "parameters": {"speed": "high"},
+            }),
+        ),
+        (
+            "/apis/storagemigration.k8s.io/v1/storageversionmigrations",
+            named(
+                "secrets",
+                json!({
+                    "resource": {"group": "", "resource": "secrets"},
+                }),
+            ),
+        ),
     ]
 }
 
@@ -254,7 +268,9 @@ async fn roles(client: &Client) -> Value {
     for plural in ["clusterroles", "clusterrolebindings"] {
         let path = format!("/apis/rbac.authorization.k8s.io/v1/{plural}?labelSelector=kubernetes.io/bootstrapping");
         let list: Value = client.request_json(http::Request::get(path).body(String::new()).unwrap()).await.unwrap();
-        for item in list["items"].as_array().unwrap() {
+        let items = list["items"].as_array().unwrap();
+        // The rules of the others are those of the selected roles.
+        for item in items.iter().filter(|item| item["aggregationRule"].is_null()) {
             let name = item["metadata"]["name"].as_str().unwrap();
             all[format!("{plural}/{name}")] = json!([item["rules"], item["roleRef"], item["subjects"]]);
         }
@@ -299,6 +315,9 @@ async fn each_controller_writes_as_its_own_account_and_needs_no_more() {
 
     create(&client, REQUESTS, &kubelet_request()).await;
     env.eventually::<CertificateSigningRequest>("kubelet", |request| is_issued(request)).await;
+    // Only its finalizer delays the deletion.
+    client.delete::<VolumeAttributesClass>("fast").await.unwrap();
+    env.eventually_gone::<VolumeAttributesClass>("fast").await;
     client.delete::<Namespace>("shop").await.unwrap();
     env.eventually_gone::<Namespace>("shop").await;
     env.eventually_all::<k8s_openapi::api::core::v1::PersistentVolume>(<[_]>::is_empty).await;
@@ -369,7 +388,10 @@ async fn certificate_requests_are_approved_signed_and_deleted() {
     assert_eq!(condition(&kubelet, "Approved"), Some(("AutoApproved".to_owned(), message.to_owned())));
     let pem = String::from_utf8(kubelet.status.unwrap().certificate.unwrap().0).unwrap();
     let certificate = Certificate::from_pem(&pem).unwrap();
-    assert_eq!((&*certificate.common_name, &*certificate.organizations), ("system:node:new", &["system:nodes".to_owned()][..]));
+    assert_eq!(
+        (&*certificate.common_name, &*certificate.organizations),
+        ("system:node:new", &["system:nodes".to_owned()][..])
+    );
     let around = [certificate.not_before, certificate.not_after].map(|time| time.as_second() - begin.as_second());
     assert!((-300..-290).contains(&around[0]) && (3600..3610).contains(&around[1]), "{around:?}");
 

@@ -7,10 +7,10 @@ use windlass_client::Client;
 use windlass_runtime::Manager;
 
 use crate::{
-    Autoscaling, CertificateSigner, Identity, Pace, TokenSigner, autoscaler, certificates, cronjob, daemonset, deployment, disruption, endpoints,
-    ephemeral_volume, garbage_collector, identity::Identities, job, namespace, node_lifecycle, nodes, policy_status,
-    replicaset, resource_quota, role_aggregation, service_account, service_account_tokens, statefulset,
-    storage_protection, storage_version_migrator, ttl_after_finished, volumes,
+    Autoscaling, CertificateSigner, Identity, Pace, TokenSigner, autoscaler, certificates, cronjob, daemonset,
+    deployment, disruption, endpoints, ephemeral_volume, garbage_collector, identity::Identities, job, namespace,
+    node_lifecycle, nodes, policy_status, replicaset, resource_quota, role_aggregation, service_account,
+    service_account_tokens, statefulset, storage_protection, storage_version_migrator, ttl_after_finished, volumes,
 };
 
 /// The default number of simulated nodes.

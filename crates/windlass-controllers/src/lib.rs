@@ -63,8 +63,8 @@ pub use autoscaler::{
     Autoscaling,
     metrics::{ApiMetrics, MemoryMetrics, MetricApi, MetricError, MetricSource, PodMetric, Sample, Samples},
 };
-pub use certificates::{CertificateOrder, CertificateSigner};
 pub use catalog::{BuiltIn, Controllers, ControllersError};
+pub use certificates::{CertificateOrder, CertificateSigner};
 pub use error::ReconcileError;
 pub use identity::Identity;
 pub use nodes::Pace;

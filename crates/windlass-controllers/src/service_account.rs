@@ -33,9 +33,8 @@ pub(crate) fn add_to(manager: &mut Manager, root_ca: Option<Arc<str>>, identitie
         let config_maps = Watch::<ConfigMap>::all().fields(format!("metadata.name={ROOT_CA}"));
         controller = controller.watches_with(config_maps, home_of);
     }
-    manager.add(
-        controller.reconcile(move |namespace, cx| reconcile(namespace, cx, root_ca.clone(), identities.clone())),
-    );
+    manager
+        .add(controller.reconcile(move |namespace, cx| reconcile(namespace, cx, root_ca.clone(), identities.clone())));
 }
 
 /// Returns the namespace of an object.

@@ -153,9 +153,9 @@ impl Manager {
         add(self);
         let cluster = std::mem::replace(&mut self.cluster, own);
         let added = self.runnables.split_off(first);
-        let acting = added.into_iter().map(|runnable| {
-            Box::new(ActingRunnable { runnable, cluster: cluster.clone() }) as Box<dyn Runnable>
-        });
+        let acting = added
+            .into_iter()
+            .map(|runnable| Box::new(ActingRunnable { runnable, cluster: cluster.clone() }) as Box<dyn Runnable>);
         self.runnables.extend(acting);
         self
     }

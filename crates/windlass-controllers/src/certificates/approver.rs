@@ -15,9 +15,7 @@ use crate::error::{ReconcileError, await_newer_state};
 /// Adds the controller to a manager.
 pub(crate) fn add_to(manager: &mut Manager) {
     manager.add(Controller::<CertificateSigningRequest>::new().named("csrapproving").reconcile(
-        async |request: Arc<CertificateSigningRequest>, cx: Context| {
-            await_newer_state(reconcile(&request, &cx).await)
-        },
+        async |request: Arc<CertificateSigningRequest>, cx: Context| await_newer_state(reconcile(&request, &cx).await),
     ));
 }
 

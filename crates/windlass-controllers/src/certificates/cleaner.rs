@@ -19,9 +19,7 @@ const PENDING: SignedDuration = SignedDuration::from_hours(24);
 /// Adds the controller to a manager.
 pub(crate) fn add_to(manager: &mut Manager) {
     manager.add(Controller::<CertificateSigningRequest>::new().named("csrcleaner").reconcile(
-        async |request: Arc<CertificateSigningRequest>, cx: Context| {
-            await_newer_state(reconcile(&request, &cx).await)
-        },
+        async |request: Arc<CertificateSigningRequest>, cx: Context| await_newer_state(reconcile(&request, &cx).await),
     ));
 }
 
@@ -80,10 +78,10 @@ mod tests {
             }))
             .unwrap()
         };
-        let hours = |conditions: Value, certificate| {
-            end(&request(conditions, certificate)).map(|end| end.as_second() / 3600)
-        };
-        let condition = |type_: &str| json!([{"type": type_, "status": "True", "lastUpdateTime": "1970-01-01T10:00:00Z"}]);
+        let hours =
+            |conditions: Value, certificate| end(&request(conditions, certificate)).map(|end| end.as_second() / 3600);
+        let condition =
+            |type_: &str| json!([{"type": type_, "status": "True", "lastUpdateTime": "1970-01-01T10:00:00Z"}]);
         assert_eq!(hours(json!([]), None), Some(24));
         assert_eq!(hours(condition("Denied"), None), Some(11));
         assert_eq!(hours(condition("Failed"), None), Some(11));

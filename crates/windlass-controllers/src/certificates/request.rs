@@ -77,12 +77,7 @@ impl Content {
     /// Checks the rules of kubelets' client certificates.
     pub(super) fn check_kubelet_client(&self, usages: &[String]) -> Result<(), String> {
         self.check_organization()?;
-        let names = [
-            (self.dns_names, "DNS"),
-            (self.emails, "Email"),
-            (self.addresses, "IP"),
-            (self.uris, "URI"),
-        ];
+        let names = [(self.dns_names, "DNS"), (self.emails, "Email"), (self.addresses, "IP"), (self.uris, "URI")];
         if let Some((_, kind)) = names.iter().find(|(count, _)| *count > 0) {
             return Err(format!("{kind} subjectAltNames are not allowed"));
         }
@@ -158,10 +153,7 @@ mod tests {
         assert_eq!([kubelet().check_kubelet_client(&client), kubelet().check_kubelet_client(&rsa)], [Ok(()), Ok(())]);
         let told = |content: &Content, usages: &[String]| content.check_kubelet_client(usages).unwrap_err();
         let wrong = usages(&[CLIENT_AUTH]);
-        assert_eq!(
-            told(&kubelet(), &wrong),
-            "usages did not match [client auth digital signature key encipherment]"
-        );
+        assert_eq!(told(&kubelet(), &wrong), "usages did not match [client auth digital signature key encipherment]");
         let other = Content { organizations: usages(&[NODES, "other"]), ..kubelet() };
         assert_eq!(told(&other, &client), "subject organization is not system:nodes");
         assert_eq!(told(&Content { addresses: 1, ..kubelet() }, &client), "IP subjectAltNames are not allowed");

@@ -48,13 +48,7 @@ struct State {
 }
 
 /// Adds the controller to a manager.
-pub(crate) fn add_to(
-    manager: &mut Manager,
-    nodes: u16,
-    pace: Pace,
-    pod_metrics: PodMetrics,
-    identities: Identities,
-) {
+pub(crate) fn add_to(manager: &mut Manager, nodes: u16, pace: Pace, pod_metrics: PodMetrics, identities: Identities) {
     let recorder = manager.cluster().recorder("kubelet");
     let kubelets = Arc::new(Kubelets { nodes, pace, recorder, pod_metrics, identities, state: Mutex::default() });
     let pods = manager.cluster().informer::<Pod>(&Watch::all()).store();
