@@ -23,7 +23,10 @@ use windlass_client::{
 use windlass_controllers::{BuiltIn, CertificateSigner, Controllers, Identity, Pace, TokenSigner};
 use windlass_envtest::{Environment, KubernetesVersion};
 use windlass_runtime::Manager;
-use windlass_server::{AuditConfiguration, AuditLogOptions, AuditPolicy, AuthorizationConfiguration, User};
+use windlass_server::{
+    AdmissionConfiguration, AuditConfiguration, AuditLogOptions, AuditPolicy, AuthorizationConfiguration,
+    ServerBuilder, User,
+};
 
 /// The user of the tests' own requests.
 const PLAYER: &str = "admin";
@@ -67,7 +70,9 @@ impl Audited {
         let authorization = AuthorizationConfiguration::from_modes(&["Node", "RBAC"], None).unwrap();
         let chain = authorization.connect(|_| unreachable!("there is no webhook")).unwrap();
         let builder = Environment::builder().kubernetes(version).patience(Duration::from_mins(10));
-        let env = builder.server(|server| server.audit(audit).authorizers(chain)).start().await.unwrap();
+        let admission = AdmissionConfiguration::default().with_node_restriction();
+        let configured = move |server: ServerBuilder| server.audit(audit).authorizers(chain).admission(admission);
+        let env = builder.server(configured).start().await.unwrap();
         Self { env: Arc::new(env), log, _folder: folder }
     }
 
@@ -332,6 +337,10 @@ async fn each_controller_writes_as_its_own_account_and_needs_no_more() {
     let unknown: Vec<_> = writers.difference(&expected).collect();
     assert!(missing.is_empty() && unknown.is_empty(), "no writes: {missing:?}; unknown: {unknown:?}");
     assert_eq!(roles(&client).await, before);
+    // NodeRestriction accepts their writes, too.
+    let by_nodes = requests.iter().filter(|request| request.user.starts_with("system:node:"));
+    let rejected: Vec<_> = by_nodes.filter(|request| request.code == 403).collect();
+    assert!(rejected.is_empty(), "{rejected:?}");
 }
 
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
