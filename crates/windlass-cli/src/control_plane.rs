@@ -152,10 +152,8 @@ impl Bound {
         let directory = settings.place.directory().map(Path::to_owned);
         let open = move || ClientAuthority::open(directory.as_deref()).map_err(|error| error.to_string());
         // The key of a configured CA is not known here.
-        let authority = match settings.access.has_client_ca() {
-            true => None,
-            false => Some(tokio::task::spawn_blocking(open).await??),
-        };
+        let authority =
+            if settings.access.has_client_ca() { None } else { Some(tokio::task::spawn_blocking(open).await??) };
         if let Some(authority) = &authority {
             opened.secrets.tls = opened.secrets.tls.with_client_ca(authority.pem())?;
         }

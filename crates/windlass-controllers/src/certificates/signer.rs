@@ -48,22 +48,21 @@ async fn reconcile(
     let now = cx.clock().now();
     let mut changed = request.clone();
     let status = changed.status.get_or_insert_default();
-    match content.check(request) {
-        Err(message) => status.conditions.get_or_insert_default().push(CertificateSigningRequestCondition {
+    if let Err(message) = content.check(request) {
+        status.conditions.get_or_insert_default().push(CertificateSigningRequestCondition {
             type_: "Failed".to_owned(),
             status: "True".to_owned(),
             reason: Some("SignerValidationFailure".to_owned()),
             message: Some(message),
             last_update_time: Some(Time(now)),
             ..CertificateSigningRequestCondition::default()
-        }),
-        Ok(()) => {
-            let text = String::from_utf8_lossy(&request.spec.request.0);
-            let usages = request.spec.usages.as_deref().unwrap_or_default();
-            let (from, until) = validity(request.spec.expiration_seconds, now);
-            let signed = signer.sign(CertificateOrder { request: &text, usages, from, until });
-            status.certificate = Some(ByteString(signed.map_err(ReconcileError::Certificate)?.into_bytes()));
-        }
+        });
+    } else {
+        let text = String::from_utf8_lossy(&request.spec.request.0);
+        let usages = request.spec.usages.as_deref().unwrap_or_default();
+        let (from, until) = validity(request.spec.expiration_seconds, now);
+        let signed = signer.sign(CertificateOrder { request: &text, usages, from, until });
+        status.certificate = Some(ByteString(signed.map_err(ReconcileError::Certificate)?.into_bytes()));
     }
     cx.client().update_status(&changed).await?;
     Ok(Action::await_change())
