@@ -1,6 +1,9 @@
 //! The results of windlass-controllers, compared with those of the real kube-controller-manager.
 #![allow(clippy::unwrap_used, reason = "tests, and what only they call")]
 
+#[path = "workloads/identities.rs"]
+mod identities;
+
 use std::time::Duration;
 
 use conformance::{
@@ -14,8 +17,9 @@ use windlass_client::{
     config::{Kubeconfig, Selection},
 };
 use windlass_controllers::{Autoscaling, BuiltIn, Controllers};
-use windlass_envtest::Environment;
 use windlass_runtime::Manager;
+
+use self::identities::Audited;
 
 /// Plays the scenarios of a file concurrently, each in its own namespace.
 async fn play(client: &Client, file: &str, scenarios: Vec<Scenario>) -> Vec<(String, String)> {
@@ -39,18 +43,18 @@ fn controllers(is_chosen: impl Fn(BuiltIn) -> bool) -> Controllers {
 }
 
 async fn ours(file: &str) -> Vec<(String, String)> {
-    let env = Environment::start().await;
-    let mut manager = env.manager();
+    let audited = Audited::start().await;
     // One Deployment scenario scales a ReplicaSet twice at once. The recorded events contain the intermediate step.
     // Whether the controller observes it depends on the load of its thread.
     let is_chosen = |controller| match controller {
         BuiltIn::PersistentVolume | BuiltIn::EphemeralVolume => file != "deployments",
         _ => true,
     };
-    controllers(is_chosen).add_to(&mut manager);
-    env.run(manager);
+    let env = &audited.env;
+    env.run(audited.manager(controllers(is_chosen)));
     let played = play(&env.client(), file, workloads::scenarios(file)).await;
-    env.stop().await.unwrap();
+    let writers = identities::assert_least_privilege(&audited.requests().await);
+    assert!(writers.contains("system:serviceaccount:kube-system:service-account-controller"), "{writers:?}");
     played
 }
 

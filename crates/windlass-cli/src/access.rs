@@ -89,7 +89,7 @@ pub(crate) struct AccessFlags {
     webhook: TokenWebhookFlags,
     #[command(flatten)]
     proxy: ProxyFlags,
-    /// Authorizers, in order: AlwaysAllow, AlwaysDeny, Node, RBAC or Webhook. Defaults to RBAC
+    /// Authorizers, in order: AlwaysAllow, AlwaysDeny, Node, RBAC or Webhook. Defaults to Node,RBAC
     #[arg(long, value_name = "MODE,...", value_delimiter = ',')]
     authorization_mode: Vec<String>,
     /// Kubeconfig of the webhook of the mode Webhook
@@ -173,6 +173,14 @@ struct ProxyFlags {
     /// Prefixes of headers with further attributes of the user, such as X-Remote-Extra-
     #[arg(long, value_name = "PREFIX,...", value_delimiter = ',')]
     requestheader_extra_headers_prefix: Vec<String>,
+}
+
+/// The default authorizers, as kubeadm configures them.
+const MODES: [&str; 2] = ["Node", "RBAC"];
+
+fn default_authorizers() -> AuthorizerChain {
+    let configuration = AuthorizationConfiguration::from_modes(&MODES, None).expect("the modes are valid");
+    configuration.connect(|_| Err("there is no webhook".into())).expect("no webhook is connected")
 }
 
 /// The loaded configuration of authentication and authorization.
@@ -313,7 +321,7 @@ impl AccessFlags {
             }
             options
         });
-        let modes: Vec<&str> = if modes.is_empty() { vec!["RBAC"] } else { modes.iter().map(String::as_str).collect() };
+        let modes: Vec<&str> = if modes.is_empty() { MODES.into() } else { modes.iter().map(String::as_str).collect() };
         let chain = AuthorizationConfiguration::from_modes(&modes, webhook)?
             .connect(|kubeconfig| Ok(Arc::new(Remote::new(kubeconfig)?)))?;
         Ok(Some(chain))
@@ -443,10 +451,22 @@ impl Access {
         for (token, user) in self.tokens.drain(..) {
             server = server.user_token(&token, user);
         }
-        match self.authorizers.take() {
-            Some(chain) => server.authorizers(chain),
-            None => server,
-        }
+        server.authorizers(self.authorizers.take().unwrap_or_else(default_authorizers))
+    }
+
+    /// Reports whether CAs of clients are configured.
+    pub(crate) const fn has_client_ca(&self) -> bool {
+        self.client_ca.is_some()
+    }
+
+    /// Reports whether nodes have their default permissions.
+    pub(crate) fn authorizes_nodes(&self) -> bool {
+        self.authorizers.as_ref().is_none_or(AuthorizerChain::authorizes_nodes)
+    }
+
+    /// Reports whether the controllers have the permissions of their default roles.
+    pub(crate) fn authorizes_by_roles(&self) -> bool {
+        self.authorizers.as_ref().is_none_or(AuthorizerChain::authorizes_by_roles)
     }
 
     /// Accepts the front proxies of a CA, unless others are configured.

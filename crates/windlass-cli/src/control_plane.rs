@@ -22,17 +22,18 @@ use windlass_cache::InformerOptions;
 use windlass_client::{
     Client, Config, Kubeconfig,
     config::KubeconfigFiles,
-    kubeconfig::{Cluster, Context, Selection, User},
+    kubeconfig::{Cluster, Context, Selection, User as Credentials},
     warnings::IgnoreWarnings,
 };
-use windlass_controllers::{BuiltIn, Controllers, TokenRequest, TokenSigner};
+use windlass_controllers::{BuiltIn, Controllers, Identity, TokenRequest, TokenSigner};
 use windlass_runtime::{LeaderElection, Manager};
 use windlass_server::{
-    AdmissionConfiguration, AuditConfiguration, KubernetesVersion, PodAccounts, ProxyIdentity, Server,
+    AdmissionConfiguration, AuditConfiguration, KubernetesVersion, PodAccounts, ProxyIdentity, Server, Service, User,
 };
 
 use crate::{
     access::Access,
+    client_authority::ClientAuthority,
     data_directory::Secrets,
     descriptions,
     encryption::Encryption,
@@ -48,6 +49,10 @@ const NAME: &str = "windlass";
 /// The memory budget of each cache of the controllers: this much uncompressed, and a quarter of it decoded. The server
 /// in the same process has all objects anyway, and decoding an object again is cheaper than the memory.
 const CACHE_BUDGET: usize = 1 << 20;
+
+/// The lease of the leader election, that of kube-controller-manager. The role of `system:kube-controller-manager` permits
+/// no other.
+const LEASE: &str = "kube-controller-manager";
 
 /// The components and addresses of a control plane.
 #[derive(Debug)]
@@ -88,6 +93,8 @@ pub(crate) struct Bound {
     address: SocketAddr,
     console: Option<(TcpListener, SocketAddr)>,
     opened: Opened,
+    /// The CA of the certificates that the controllers issue. `None` if other CAs of clients are configured.
+    authority: Option<ClientAuthority>,
 }
 
 /// A running control plane.
@@ -101,6 +108,15 @@ pub(crate) struct ControlPlane {
     managed: Option<Result<windlass_runtime::Result<()>, tokio::task::JoinError>>,
     /// The tasks of the storage.
     _tasks: JoinSet<()>,
+}
+
+/// The users that the controllers can act as.
+#[derive(Clone, Copy, Debug)]
+struct Identities {
+    /// `true` if the default roles apply.
+    have_roles: bool,
+    /// `true` if the default permissions of nodes apply.
+    have_nodes: bool,
 }
 
 /// The controllers in this process.
@@ -133,8 +149,16 @@ impl Bound {
             settings.access.accept_front_proxies(ca);
             settings.proxy = Some(identity);
         }
+        let directory = settings.place.directory().map(Path::to_owned);
+        let open = move || ClientAuthority::open(directory.as_deref()).map_err(|error| error.to_string());
+        // The key of a configured CA is not known here.
+        let authority =
+            if settings.access.has_client_ca() { None } else { Some(tokio::task::spawn_blocking(open).await??) };
+        if let Some(authority) = &authority {
+            opened.secrets.tls = opened.secrets.tls.with_client_ca(authority.pem())?;
+        }
         opened.secrets.tls = settings.access.identity(opened.secrets.tls)?;
-        Ok(Self { settings, listener, address, console, opened })
+        Ok(Self { settings, listener, address, console, opened, authority })
     }
 
     /// Adds the cluster to a kubeconfig and makes it the current context. Other entries of an existing file are kept.
@@ -154,7 +178,7 @@ impl Bound {
     }
 
     pub(crate) fn start(self) -> Result<ControlPlane, Box<dyn Error>> {
-        let Self { mut settings, listener, address, console, opened } = self;
+        let Self { mut settings, listener, address, console, opened, authority } = self;
         let Opened { storage, secrets, is_shared, encrypted, mut tasks } = opened;
         let Secrets { tls, issuer, token, .. } = secrets;
         // Pods require their service account only if the controller that creates it runs.
@@ -172,6 +196,10 @@ impl Bound {
         let server = match settings.advertised {
             Some(advertised) => server.advertise_address(advertised),
             None => server,
+        };
+        let identities = Identities {
+            have_roles: settings.access.authorizes_by_roles(),
+            have_nodes: settings.access.authorizes_nodes(),
         };
         let server = server.admission(settings.admission);
         let server = settings.access.apply(server);
@@ -204,8 +232,14 @@ impl Bound {
             Ok(issuer.issue_legacy_token(namespace, account, uid, secret)?)
         });
         let controllers = settings.controllers.nodes(settings.nodes).root_ca(ca).token_signer(signer);
+        let controllers = match &authority {
+            Some(authority) => controllers.certificate_signer(authority.signer()),
+            None => controllers,
+        };
+        let acting = server.clone();
+        let controllers = controllers.identities(move |identity| Some(identities.client(&acting, identity)));
         let managing = Managing { controllers, console: console.map(|(socket, _)| socket), is_shared };
-        let managing = tokio::spawn(managing.run(client(&server), stopped));
+        let managing = tokio::spawn(managing.run(identities.client(&server, Identity::ControllerManager), stopped));
         Ok(ControlPlane { server, stop, serving, managing, managed: None, _tasks: tasks })
     }
 }
@@ -245,9 +279,31 @@ pub(crate) async fn listen(address: SocketAddr, hint: &str) -> Result<TcpListene
     })
 }
 
+/// Returns the client of the administrator.
 fn client(server: &Server) -> Client {
+    client_over(server.service())
+}
+
+fn client_over(service: Service) -> Client {
     // The server warns about the deprecated Endpoints, which the controllers write intentionally.
-    Client::from_service(server.service(), "default").with_warnings(IgnoreWarnings)
+    Client::from_service(service, "default").with_warnings(IgnoreWarnings)
+}
+
+impl Identities {
+    /// Returns the client of a user, or that of the administrator if the user would have no permissions. In this process,
+    /// users need no credentials.
+    fn client(self, server: &Server, identity: Identity<'_>) -> Client {
+        let is_permitted = match identity {
+            Identity::Administrator => false,
+            Identity::Node(_) => self.have_nodes,
+            _ => self.have_roles,
+        };
+        if !is_permitted {
+            return client(server);
+        }
+        let user = User::new(identity.user()).in_groups(identity.groups().iter().copied());
+        client_over(server.service().acting_as(user))
+    }
 }
 
 impl Managing {
@@ -266,7 +322,7 @@ impl Managing {
                 builder = builder.console(listener);
             }
             if is_elected {
-                let election = LeaderElection::new("windlass-controllers").namespace("kube-system");
+                let election = LeaderElection::new(LEASE).namespace("kube-system");
                 builder = builder.leader_election(election.release_on_stop());
             }
             let mut manager = builder.build();
@@ -315,7 +371,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 fn write_kubeconfig(path: &Path, url: &str, ca: &str, token: &str) -> Result<PathBuf, Box<dyn Error>> {
     KubeconfigFiles::new([path]).edit(|kubeconfig| {
         *kubeconfig.cluster_mut(NAME) = Cluster::new(url).trusting(ca);
-        *kubeconfig.user_mut(NAME) = User::with_token(token);
+        *kubeconfig.user_mut(NAME) = Credentials::with_token(token);
         let named = || Some(NAME.to_owned());
         *kubeconfig.context_mut(NAME) = Context { cluster: named(), user: named(), ..Context::default() };
         kubeconfig.use_context(NAME)
@@ -424,7 +480,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("windlass-up-{}", Entropy::os().uuid()));
         fs::create_dir_all(&directory).unwrap();
         let path = directory.join("config");
-        Kubeconfig::single("prod", Cluster::new("https://prod"), User::with_token("x")).write(&path).unwrap();
+        Kubeconfig::single("prod", Cluster::new("https://prod"), Credentials::with_token("x")).write(&path).unwrap();
         write_kubeconfig(&path, "https://127.0.0.1:7000", "CA", "new").unwrap();
         write_kubeconfig(&path, "https://127.0.0.1:7001", "CA", "newer").unwrap();
         let text = fs::read_to_string(&path).unwrap();

@@ -3,6 +3,7 @@
 //! ```text
 //! DIR/storage/             the objects and their history
 //! DIR/pki/ca.crt, ca.key   the CA of the serving certificate, which is issued anew at each start
+//! DIR/pki/client-ca.pem     the CA of the client certificates that the controllers issue, with its key
 //! DIR/pki/front-proxy-ca.*  the CA of the certificate that the server presents to extension API servers
 //! DIR/pki/accounts.key     the key that signs the tokens of service accounts
 //! DIR/pki/admin.token      the bearer token of the administrator

@@ -7,6 +7,7 @@
 //! storage        the storage of that server: in memory, in a directory or in etcd
 //! encryption     its encryption at rest
 //! data_directory its directory, with its secrets
+//! client_authority  the CA of client certificates
 //! authorization  authorization webhooks of that server
 //! recorder       counts the requests to that server
 //! connection     the connection flags, which are kubectl's
@@ -20,6 +21,7 @@ mod admission;
 mod aggregation;
 mod audit;
 mod authorization;
+mod client_authority;
 mod commands;
 mod connection;
 mod control_plane;

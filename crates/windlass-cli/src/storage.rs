@@ -1,6 +1,11 @@
 //! The storage of a control plane: in memory, in a directory, or in etcd.
 
-use std::{error::Error, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::task::JoinSet;
 use windlass_etcd::EtcdStorage;
@@ -58,6 +63,15 @@ const HISTORY: Retention =
     Retention { age: Duration::from_mins(5), events: 100_000, bytes: 4 << 20, percent_of_live: 10, pages: 32 << 20 };
 
 impl Place {
+    /// Returns the data directory, if there is one.
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        match self {
+            Self::Memory { .. } => None,
+            Self::Directory(data) => Some(&data.path),
+            Self::Etcd(etcd) => etcd.secrets.as_deref(),
+        }
+    }
+
     /// Opens the storage and the secrets of a server. `names` are the names in its certificate.
     pub(crate) async fn open(
         self,

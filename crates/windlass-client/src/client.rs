@@ -152,6 +152,20 @@ impl Client {
         self.with_field_owner(owner)
     }
 
+    /// Returns this client with the connections and the credentials of another client of the same server. All settings
+    /// stay, also the default namespace and the user agent.
+    ///
+    /// A program that acts as several users has one client for each of them.
+    #[must_use]
+    pub fn with_credentials_of(mut self, other: &Self) -> Self {
+        self.shared = Arc::new(Shared {
+            transport: other.shared.transport.clone(),
+            default_namespace: self.shared.default_namespace.clone(),
+            user_agent: self.shared.user_agent.clone(),
+        });
+        self
+    }
+
     /// Returns this client with all writes as dry runs, whatever their options say. The server then processes a write
     /// but does not store it.
     ///

@@ -3,13 +3,14 @@
 use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
 
 use thiserror::Error;
+use windlass_client::Client;
 use windlass_runtime::Manager;
 
 use crate::{
-    Autoscaling, Pace, TokenSigner, autoscaler, cronjob, daemonset, deployment, disruption, endpoints,
-    ephemeral_volume, garbage_collector, job, namespace, node_lifecycle, nodes, policy_status, replicaset,
-    resource_quota, role_aggregation, service_account, service_account_tokens, statefulset, storage_protection,
-    storage_version_migrator, ttl_after_finished, volumes,
+    Autoscaling, CertificateSigner, Identity, Pace, TokenSigner, autoscaler, certificates, cronjob, daemonset,
+    deployment, disruption, endpoints, ephemeral_volume, garbage_collector, identity::Identities, job, namespace,
+    node_lifecycle, nodes, policy_status, replicaset, resource_quota, role_aggregation, service_account,
+    service_account_tokens, statefulset, storage_protection, storage_version_migrator, ttl_after_finished, volumes,
 };
 
 /// The default number of simulated nodes.
@@ -65,6 +66,12 @@ pub enum BuiltIn {
     StorageVersionMigrator,
     /// Checks the types of the expressions in ValidatingAdmissionPolicies.
     ValidatingAdmissionPolicyStatus,
+    /// Approves the certificate requests of kubelets whose users have the permission.
+    CsrApproving,
+    /// Signs the approved certificate requests of the built-in signers.
+    CsrSigning,
+    /// Deletes old certificate requests.
+    CsrCleaner,
     /// Sets the taints, labels and annotations that a control plane adds to nodes.
     NodeLifecycle,
     /// Simulated nodes, with their scheduler and kubelets.
@@ -80,7 +87,9 @@ pub struct Controllers {
     pace: Pace,
     root_ca: Option<Arc<str>>,
     token_signer: Option<TokenSigner>,
+    certificate_signer: Option<CertificateSigner>,
     autoscaling: Autoscaling,
+    identities: Identities,
 }
 
 /// An invalid selection of controllers.
@@ -127,6 +136,9 @@ impl BuiltIn {
         Self::StorageProtection,
         Self::StorageVersionMigrator,
         Self::ValidatingAdmissionPolicyStatus,
+        Self::CsrApproving,
+        Self::CsrSigning,
+        Self::CsrCleaner,
         Self::NodeLifecycle,
         Self::Nodes,
     ];
@@ -158,9 +170,48 @@ impl BuiltIn {
             Self::StorageProtection => "storageprotection",
             Self::StorageVersionMigrator => "storageversionmigrator",
             Self::ValidatingAdmissionPolicyStatus => "validatingadmissionpolicystatus",
+            Self::CsrApproving => "csrapproving",
+            Self::CsrSigning => "csrsigning",
+            Self::CsrCleaner => "csrcleaner",
             Self::NodeLifecycle => "nodelifecycle",
             Self::Nodes => "nodes",
         }
+    }
+}
+
+impl BuiltIn {
+    /// Returns the service account in the namespace `kube-system` that the controller acts as: that of the real controller.
+    /// `None` for [`BuiltIn::Nodes`], which acts as several users.
+    #[must_use]
+    pub const fn account(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Deployment => "deployment-controller",
+            Self::ReplicaSet => "replicaset-controller",
+            Self::ReplicationController => "replication-controller",
+            Self::StatefulSet => "statefulset-controller",
+            Self::DaemonSet => "daemon-set-controller",
+            Self::Job => "job-controller",
+            Self::CronJob => "cronjob-controller",
+            Self::TtlAfterFinished => "ttl-after-finished-controller",
+            Self::Disruption => "disruption-controller",
+            Self::HorizontalPodAutoscaling => "horizontal-pod-autoscaler",
+            Self::EndpointSlice => "endpointslice-controller",
+            Self::EndpointSliceMirroring => "endpointslicemirroring-controller",
+            Self::Endpoints => "endpoint-controller",
+            Self::Namespace => "namespace-controller",
+            Self::ServiceAccount => "service-account-controller",
+            Self::ResourceQuota => "resourcequota-controller",
+            Self::RoleAggregation => "clusterrole-aggregation-controller",
+            Self::GarbageCollector => "generic-garbage-collector",
+            Self::PersistentVolume => "persistent-volume-binder",
+            Self::EphemeralVolume => "ephemeral-volume-controller",
+            Self::StorageProtection => "pvc-protection-controller",
+            Self::StorageVersionMigrator => "storage-version-migrator-controller",
+            Self::ValidatingAdmissionPolicyStatus => "validatingadmissionpolicy-status-controller",
+            Self::CsrApproving | Self::CsrSigning | Self::CsrCleaner => "certificate-controller",
+            Self::NodeLifecycle => "node-controller",
+            Self::Nodes => return None,
+        })
     }
 }
 
@@ -184,7 +235,9 @@ impl Controllers {
             pace: Pace::default(),
             root_ca: None,
             token_signer: None,
+            certificate_signer: None,
             autoscaling: Autoscaling::default(),
+            identities: Identities::default(),
         }
     }
 
@@ -214,9 +267,28 @@ impl Controllers {
         self
     }
 
+    /// Sets the signer of the built-in signers' certificates. Without it, approved certificate requests get none.
+    pub fn certificate_signer(mut self, signer: CertificateSigner) -> Self {
+        self.certificate_signer = Some(signer);
+        self
+    }
+
     /// Sets the autoscaler's settings and its source of metrics.
     pub fn autoscaling(mut self, autoscaling: Autoscaling) -> Self {
         self.autoscaling = autoscaling;
+        self
+    }
+
+    /// Lets each controller act as its own user, as kube-controller-manager does with
+    /// `--use-service-account-credentials`. `client_of` returns the client of a user, or `None` to use the client of the
+    /// manager.
+    ///
+    /// The manager's client reads the objects for all controllers and takes part in the leader election. It should be that
+    /// of [`Identity::ControllerManager`]. By default, all controllers use it.
+    ///
+    /// The default roles of kube-apiserver suffice for all users. Simulated nodes need the node authorizer.
+    pub fn identities(mut self, client_of: impl Fn(Identity<'_>) -> Option<Client> + Send + Sync + 'static) -> Self {
+        self.identities = Identities::new(client_of);
         self
     }
 
@@ -240,38 +312,71 @@ impl Controllers {
     /// # Panics
     /// Panics if called outside of a tokio runtime.
     pub fn add_to(&self, manager: &mut Manager) {
+        let identities = &self.identities;
         for controller in &self.chosen {
+            let account = match controller.account() {
+                Some(account) => Identity::Controller(account),
+                None => Identity::ControllerManager,
+            };
+            identities.add(manager, account, |manager| self.add_one_to(manager, *controller));
+            // Those that consist of several controllers in kube-controller-manager.
             match controller {
-                BuiltIn::Deployment => deployment::add_to(manager),
-                BuiltIn::ReplicaSet => replicaset::add_to(manager),
-                BuiltIn::ReplicationController => replicaset::add_legacy_to(manager),
-                BuiltIn::StatefulSet => statefulset::add_to(manager),
-                BuiltIn::DaemonSet => daemonset::add_to(manager),
-                BuiltIn::Job => job::add_to(manager),
-                BuiltIn::CronJob => cronjob::add_to(manager),
-                BuiltIn::TtlAfterFinished => ttl_after_finished::add_to(manager),
-                BuiltIn::Disruption => disruption::add_to(manager),
-                BuiltIn::HorizontalPodAutoscaling => autoscaler::add_to(manager, self.autoscaling.clone()),
-                BuiltIn::EndpointSlice => endpoints::add_slices_to(manager),
-                BuiltIn::EndpointSliceMirroring => endpoints::add_mirror_to(manager),
-                BuiltIn::Endpoints => endpoints::add_legacy_to(manager),
-                BuiltIn::Namespace => namespace::add_to(manager),
                 BuiltIn::ServiceAccount => {
-                    service_account::add_to(manager, self.root_ca.clone());
                     if let Some(signer) = &self.token_signer {
-                        service_account_tokens::add_to(manager, signer.clone(), self.root_ca.clone());
+                        // The real controller also acts as the program and not as a service account.
+                        identities.add(manager, Identity::ControllerManager, |manager| {
+                            service_account_tokens::add_to(manager, signer.clone(), self.root_ca.clone());
+                        });
                     }
                 }
-                BuiltIn::ResourceQuota => resource_quota::add_to(manager),
-                BuiltIn::RoleAggregation => role_aggregation::add_to(manager),
-                BuiltIn::GarbageCollector => garbage_collector::add_to(manager),
-                BuiltIn::PersistentVolume => volumes::add_to(manager),
-                BuiltIn::EphemeralVolume => ephemeral_volume::add_to(manager),
-                BuiltIn::StorageProtection => storage_protection::add_to(manager),
-                BuiltIn::StorageVersionMigrator => storage_version_migrator::add_to(manager),
-                BuiltIn::ValidatingAdmissionPolicyStatus => policy_status::add_to(manager),
-                BuiltIn::NodeLifecycle => node_lifecycle::add_to(manager),
-                BuiltIn::Nodes => nodes::add_to(manager, self.nodes, self.pace.clone(), self.storage()),
+                BuiltIn::StorageProtection => {
+                    let volumes = Identity::Controller("pv-protection-controller");
+                    identities.add(manager, volumes, storage_protection::add_volumes_to);
+                    let classes = Identity::Controller("volumeattributesclass-protection-controller");
+                    identities.add(manager, classes, storage_protection::add_classes_to);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn add_one_to(&self, manager: &mut Manager, controller: BuiltIn) {
+        match controller {
+            BuiltIn::Deployment => deployment::add_to(manager),
+            BuiltIn::ReplicaSet => replicaset::add_to(manager),
+            BuiltIn::ReplicationController => replicaset::add_legacy_to(manager),
+            BuiltIn::StatefulSet => statefulset::add_to(manager),
+            BuiltIn::DaemonSet => daemonset::add_to(manager),
+            BuiltIn::Job => job::add_to(manager),
+            BuiltIn::CronJob => cronjob::add_to(manager),
+            BuiltIn::TtlAfterFinished => ttl_after_finished::add_to(manager),
+            BuiltIn::Disruption => disruption::add_to(manager),
+            BuiltIn::HorizontalPodAutoscaling => autoscaler::add_to(manager, self.autoscaling.clone()),
+            BuiltIn::EndpointSlice => endpoints::add_slices_to(manager),
+            BuiltIn::EndpointSliceMirroring => endpoints::add_mirror_to(manager),
+            BuiltIn::Endpoints => endpoints::add_legacy_to(manager),
+            BuiltIn::Namespace => namespace::add_to(manager),
+            BuiltIn::ServiceAccount => {
+                service_account::add_to(manager, self.root_ca.clone(), self.identities.clone());
+            }
+            BuiltIn::ResourceQuota => resource_quota::add_to(manager),
+            BuiltIn::RoleAggregation => role_aggregation::add_to(manager),
+            BuiltIn::GarbageCollector => garbage_collector::add_to(manager),
+            BuiltIn::PersistentVolume => volumes::add_to(manager),
+            BuiltIn::EphemeralVolume => ephemeral_volume::add_to(manager),
+            BuiltIn::StorageProtection => storage_protection::add_claims_to(manager),
+            BuiltIn::StorageVersionMigrator => storage_version_migrator::add_to(manager),
+            BuiltIn::ValidatingAdmissionPolicyStatus => policy_status::add_to(manager),
+            BuiltIn::CsrApproving => certificates::add_approver_to(manager),
+            BuiltIn::CsrSigning => {
+                if let Some(signer) = &self.certificate_signer {
+                    certificates::add_signer_to(manager, signer.clone());
+                }
+            }
+            BuiltIn::CsrCleaner => certificates::add_cleaner_to(manager),
+            BuiltIn::NodeLifecycle => node_lifecycle::add_to(manager),
+            BuiltIn::Nodes => {
+                nodes::add_to(manager, self.nodes, self.pace.clone(), self.storage(), &self.identities);
             }
         }
     }

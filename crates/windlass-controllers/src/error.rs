@@ -25,6 +25,9 @@ pub enum ReconcileError {
     /// The token of a service account cannot be signed.
     #[error("the token of a service account cannot be signed")]
     Token(#[source] windlass_api::BoxError),
+    /// A certificate request cannot be approved or signed.
+    #[error("the certificate request cannot be handled")]
+    Certificate(#[source] windlass_api::BoxError),
     /// The object's selector is invalid.
     #[error("the object's selector is invalid")]
     Selector(#[from] SelectorError),
@@ -54,6 +57,7 @@ impl ReconcileError {
             | Self::Index(_)
             | Self::Watch(_)
             | Self::Token(_)
+            | Self::Certificate(_)
             | Self::Selector(_)
             | Self::Conflict { .. } => {
                 return false;

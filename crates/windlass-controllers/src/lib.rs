@@ -6,7 +6,7 @@
 //! Decisions (the number of replicas, the pods to delete, the status) are computed on plain values, separate from the
 //! code that reads and writes objects.
 //!
-//! `catalog` lists all controllers and adds the selected ones to a manager. Each controller is a module, and `nodes`
+//! `catalog` lists all controllers and adds the selected ones to a manager. Each can act as its own user (`identity`). Each controller is a module, and `nodes`
 //! simulates nodes. The shared modules are:
 //!
 //! ```text
@@ -32,6 +32,7 @@ mod selector;
 mod versions;
 
 mod autoscaler;
+mod certificates;
 mod cronjob;
 mod daemonset;
 mod deployment;
@@ -56,13 +57,16 @@ mod ttl_after_finished;
 mod volumes;
 
 mod catalog;
+mod identity;
 
 pub use autoscaler::{
     Autoscaling,
     metrics::{ApiMetrics, MemoryMetrics, MetricApi, MetricError, MetricSource, PodMetric, Sample, Samples},
 };
 pub use catalog::{BuiltIn, Controllers, ControllersError};
+pub use certificates::{CertificateOrder, CertificateSigner};
 pub use error::ReconcileError;
+pub use identity::Identity;
 pub use nodes::Pace;
 pub use service_account_tokens::{TokenRequest, TokenSigner};
 

@@ -43,19 +43,32 @@ use self::{addresses::MOST_NODES, pod_metrics::PodMetrics};
 pub use pace::Pace;
 pub(crate) use storage::Storage;
 
+use crate::{Identity, identity::Identities};
+
+/// The controller of kube-controller-manager that provisions and deletes volumes.
+const PROVISIONER: &str = "persistent-volume-binder";
+
 /// Adds `count` nodes, their scheduler, their kubelets and their storage to a manager. Pod addresses suffice for 3,072
 /// nodes.
-pub(crate) fn add_to(manager: &mut Manager, count: usize, pace: Pace, storage: Storage) {
+///
+/// Each kubelet acts as its node, and the scheduler as `system:kube-scheduler`. The provisioner acts as the controller
+/// that provisions volumes in kube-controller-manager, because the default roles of a CSI driver are bound to no user.
+/// An administrator installs the default class and the metrics.
+pub(crate) fn add_to(manager: &mut Manager, count: usize, pace: Pace, storage: Storage, identities: &Identities) {
     let nodes = u16::try_from(count).unwrap_or(u16::MAX).min(MOST_NODES);
     if usize::from(nodes) < count {
         tracing::warn!(asked = count, simulated = nodes, "too few addresses for this many nodes; simulating fewer");
     }
-    fleet::add_to(manager, nodes);
-    scheduler::add_to(manager, storage);
+    fleet::add_to(manager, nodes, identities);
+    identities.add(manager, Identity::Scheduler, |manager| scheduler::add_to(manager, storage));
     let pod_metrics = PodMetrics::default();
-    kubelet::add_to(manager, nodes, pace, pod_metrics.clone());
+    kubelet::add_to(manager, nodes, pace, pod_metrics.clone(), identities.clone());
     if storage == Storage::Simulated {
-        storage::add_to(manager);
+        identities.add(manager, Identity::Controller(PROVISIONER), storage::add_to);
+        identities.add(manager, Identity::Administrator, storage::add_class_to);
     }
-    manager.add(Task::new("node-metrics", move |running| pod_metrics.run(running)).in_group(Group::Controllers));
+    let metrics = Task::new("node-metrics", move |running| pod_metrics.run(running)).in_group(Group::Controllers);
+    identities.add(manager, Identity::Administrator, |manager| {
+        manager.add(metrics);
+    });
 }

@@ -91,12 +91,17 @@ async fn reconcile(
             _ => break,
         }
         // The quota was charged, or its cache is stale.
-        let Some(live) = cx.live().get_opt::<ResourceQuota>(key.clone()).await? else {
-            return Ok(Action::await_change());
-        };
+        let Some(live) = newest(key, cx).await? else { return Ok(Action::await_change()) };
         outcome = write_usage(&live, cx, monitors, pending).await;
     }
     outcome
+}
+
+/// Reads a quota from the server. The role of the controller permits lists only.
+async fn newest(key: &ObjectRef<ResourceQuota>, cx: &Context) -> Result<Option<ResourceQuota>, ReconcileError> {
+    let fields = format!("metadata.name={}", key.name());
+    let found = cx.live().list::<ResourceQuota>().within(key.namespace().unwrap_or_default()).fields(fields).await?;
+    Ok(found.items.into_iter().next())
 }
 
 /// Computes the usage of a quota and writes it, unless the quota was changed since it was read.

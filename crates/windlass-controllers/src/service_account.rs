@@ -12,7 +12,7 @@ use windlass_cache::Cached;
 use windlass_client::Error;
 use windlass_runtime::{Action, CachedClient, Context, Controller, Manager, Watch};
 
-use crate::error::ReconcileError;
+use crate::{Identity, error::ReconcileError, identity::Identities};
 
 /// The account of pods that specify none.
 const ACCOUNT: &str = "default";
@@ -23,14 +23,18 @@ const CA_FILE: &str = "ca.crt";
 
 /// Adds the controller to a manager. `root_ca` is the certificate authority of the API server, as PEM; without it, no
 /// ConfigMap is created.
-pub(crate) fn add_to(manager: &mut Manager, root_ca: Option<Arc<str>>) {
+///
+/// The ConfigMaps are written as the controller `root-ca-cert-publisher`, which is a controller of its own in
+/// kube-controller-manager.
+pub(crate) fn add_to(manager: &mut Manager, root_ca: Option<Arc<str>>, identities: Identities) {
     let accounts = Watch::<ServiceAccount>::all().fields(format!("metadata.name={ACCOUNT}"));
     let mut controller = Controller::<Namespace>::new().named("serviceaccount").watches_with(accounts, home_of);
     if root_ca.is_some() {
         let config_maps = Watch::<ConfigMap>::all().fields(format!("metadata.name={ROOT_CA}"));
         controller = controller.watches_with(config_maps, home_of);
     }
-    manager.add(controller.reconcile(move |namespace, cx| reconcile(namespace, cx, root_ca.clone())));
+    manager
+        .add(controller.reconcile(move |namespace, cx| reconcile(namespace, cx, root_ca.clone(), identities.clone())));
 }
 
 /// Returns the namespace of an object.
@@ -42,6 +46,7 @@ async fn reconcile(
     namespace: Arc<Namespace>,
     cx: Context,
     root_ca: Option<Arc<str>>,
+    identities: Identities,
 ) -> Result<Action, ReconcileError> {
     if !is_active(&namespace) {
         return Ok(Action::await_change());
@@ -52,12 +57,13 @@ async fn reconcile(
     }
     if let Some(root_ca) = root_ca {
         let wanted = config_map(name, &root_ca);
+        let publisher = identities.acting(cx.client(), Identity::Controller("root-ca-cert-publisher"));
         match cx.store::<ConfigMap>().get(&wanted.object_ref()) {
-            None => create(cx.client(), &wanted).await?,
+            None => create(&publisher, &wanted).await?,
             Some(found) => {
                 let found = found.get()?;
                 if let Some(changed) = corrected(&found, &wanted) {
-                    match cx.client().update(&changed).await {
+                    match publisher.update(&changed).await {
                         Ok(_) => {}
                         // The event of the newer state triggers another reconcile.
                         Err(error) if error.is_conflict() || error.is_not_found() => {}

@@ -30,8 +30,8 @@ const VOLUME: &str = "kubernetes.io/pv-protection";
 /// The finalizer of VolumeAttributesClasses. This controller adds it; the API server adds the other two.
 const CLASS: &str = "kubernetes.io/vac-protection";
 
-/// Adds the three controllers to a manager. VolumeAttributesClasses are protected from Kubernetes 1.34.
-pub(crate) fn add_to(manager: &mut Manager) {
+/// Adds the controller of claims to a manager.
+pub(crate) fn add_claims_to(manager: &mut Manager) {
     manager.add(
         Controller::<PersistentVolumeClaim>::new()
             .named("pvc-protection")
@@ -40,12 +40,21 @@ pub(crate) fn add_to(manager: &mut Manager) {
                 await_newer_state(release_claim(&claim, &cx).await)
             }),
     );
+}
+
+/// Adds the controller of volumes to a manager.
+pub(crate) fn add_volumes_to(manager: &mut Manager) {
     manager.add(Controller::<PersistentVolume>::new().named("pv-protection").reconcile(
         async |volume: Arc<PersistentVolume>, cx: Context| {
             let outcome = if is_bound(&volume) { Ok(()) } else { release(cx.client(), &*volume, VOLUME).await };
             await_newer_state(outcome.map(|()| Action::await_change()))
         },
     ));
+}
+
+/// Adds the controller of VolumeAttributesClasses to a manager. They are protected from Kubernetes 1.34.
+#[allow(unused_variables, reason = "older minor versions have no such kind")]
+pub(crate) fn add_classes_to(manager: &mut Manager) {
     k8s_if_ge_1_34! {
         manager.add(
             Controller::<VolumeAttributesClass>::new()

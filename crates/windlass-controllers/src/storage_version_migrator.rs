@@ -107,8 +107,10 @@ async fn reconcile(
     cx: &Context,
     promotion: &Mutex<()>,
 ) -> Result<Action, ReconcileError> {
-    // The cache may be stale, and a repeated rewrite is expensive.
-    let Some(migration) = cx.live().get_opt(key.clone()).await? else {
+    // The cache may be stale, and a repeated rewrite is expensive. The role of the controller permits lists only.
+    let fields = format!("metadata.name={}", key.name());
+    let found = cx.live().list::<StorageVersionMigration>().fields(fields).await?;
+    let Some(migration) = found.items.into_iter().next() else {
         return promote(cx, promotion).await;
     };
     match migration.step() {

@@ -148,6 +148,19 @@ impl CachedClient {
         Self { parts: Arc::clone(&self.parts), freshness: Freshness::Stale }
     }
 
+    /// Returns this client with the connections and the credentials of another client of the same server. Reads come
+    /// from the same caches.
+    #[must_use]
+    pub fn with_credentials_of(&self, client: &Client) -> Self {
+        let Parts { live, writing, cluster } = &*self.parts;
+        let parts = Parts {
+            live: live.clone().with_credentials_of(client),
+            writing: writing.clone().with_credentials_of(client),
+            cluster: cluster.clone(),
+        };
+        Self { parts: Arc::new(parts), freshness: self.freshness }
+    }
+
     /// Returns the client without caches, which sends each read to the server and has all verbs. Its responses contain
     /// managedFields.
     #[must_use]

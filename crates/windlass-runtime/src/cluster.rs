@@ -122,6 +122,15 @@ impl Cluster {
         self.events.recorder(component)
     }
 
+    /// Returns a view of this cluster that sends its requests with the connections and the credentials of another client
+    /// of the same server. So do its recorders. The settings of the client stay, and the caches are shared, with the
+    /// credentials of the manager. A read of the caches needs no permission.
+    #[must_use]
+    pub fn with_credentials_of(&self, client: &Client) -> Self {
+        let events = self.events.clone().with_credentials_of(client);
+        Self { client: self.client.clone().with_credentials_of(client), events, ..self.clone() }
+    }
+
     /// Returns the informers of a watch, and starts them if they do not run yet. The watch's predicate is ignored.
     /// There is one informer, or one per namespace that the manager's caches cover. They may not have synced yet, and
     /// never sync after the manager has stopped.

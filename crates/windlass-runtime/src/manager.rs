@@ -33,7 +33,7 @@ use crate::{
     health::Probes,
     observer::ControllerMetrics,
     reporter::Reporter,
-    runnable::{Group, PreparedRunnable, Request, RunnableContext, Task},
+    runnable::{ActingRunnable, Group, PreparedRunnable, Request, RunnableContext, Task},
     sharding::Sharding,
     shutdown::Stopper,
 };
@@ -123,6 +123,40 @@ impl Manager {
     /// Adds a controller or another runnable. Runnables of one group start in the order in which they were added.
     pub fn add(&mut self, runnable: impl Runnable) -> &mut Self {
         self.runnables.push(Box::new(runnable));
+        self
+    }
+
+    /// Adds runnables that act with the connections and the credentials of another client of the same server: in `add`, and
+    /// in the runnables that it adds, the [cluster](Self::cluster) is [a view](Cluster::with_credentials_of) with these
+    /// credentials. Runnables that they add later have it, too. The caches are shared, with the credentials of the manager.
+    ///
+    /// kube-controller-manager runs each controller with its own service account in this way.
+    ///
+    /// ```no_run
+    /// # use windlass_api::k8s_openapi::api::core::v1::ConfigMap;
+    /// # use windlass_client::Client;
+    /// # use windlass_runtime::{Action, Context, Controller, Manager, Result, shutdown};
+    /// # use std::sync::Arc;
+    /// # async fn reconcile(_: Arc<ConfigMap>, _: Context) -> Result<Action> { Ok(Action::await_change()) }
+    /// # async fn main_(reader: Client, writer: Client) -> Result<()> {
+    /// let mut manager = Manager::new(reader);
+    /// manager.with_credentials_of(&writer, |manager| {
+    ///     manager.add(Controller::<ConfigMap>::new().reconcile(reconcile));
+    /// });
+    /// manager.run(shutdown::signal()).await
+    /// # }
+    /// ```
+    pub fn with_credentials_of(&mut self, client: &Client, add: impl FnOnce(&mut Self)) -> &mut Self {
+        let cluster = self.cluster.with_credentials_of(client);
+        let own = std::mem::replace(&mut self.cluster, cluster);
+        let first = self.runnables.len();
+        add(self);
+        let cluster = std::mem::replace(&mut self.cluster, own);
+        let added = self.runnables.split_off(first);
+        let acting = added
+            .into_iter()
+            .map(|runnable| Box::new(ActingRunnable { runnable, cluster: cluster.clone() }) as Box<dyn Runnable>);
+        self.runnables.extend(acting);
         self
     }
 

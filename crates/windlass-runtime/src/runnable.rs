@@ -81,6 +81,12 @@ pub struct Task<F> {
     run: F,
 }
 
+/// A runnable with another view of the cluster.
+pub(crate) struct ActingRunnable {
+    pub(crate) runnable: Box<dyn Runnable>,
+    pub(crate) cluster: Cluster,
+}
+
 impl Group {
     /// The same order as `Ord`.
     pub(crate) const IN_START_ORDER: [Self; 5] =
@@ -151,6 +157,21 @@ where
 
     fn run(self: Box<Self>, context: RunnableContext) -> BoxFuture<'static, Result<()>> {
         async move { (self.run)(context).await }.boxed()
+    }
+}
+
+impl Runnable for ActingRunnable {
+    fn name(&self) -> String {
+        self.runnable.name()
+    }
+
+    fn group(&self) -> Group {
+        self.runnable.group()
+    }
+
+    fn run(self: Box<Self>, context: RunnableContext) -> BoxFuture<'static, Result<()>> {
+        let manager = context.manager.in_cluster(self.cluster.clone());
+        self.runnable.run(RunnableContext { cluster: self.cluster, manager, ..context })
     }
 }
 

@@ -21,7 +21,7 @@ use windlass_client::{Client, Error};
 use windlass_runtime::{Action, Context, Controller, Group, Manager, Predicate, Result, RunnableContext, Task, Watch};
 
 use super::addresses::Host;
-use crate::error::ReconcileError;
+use crate::{Identity, error::ReconcileError, identity::Identities};
 
 /// The label that identifies the simulator's nodes.
 const SIMULATED: &str = "windlass.dev/simulated";
@@ -40,13 +40,15 @@ const RETRY: Duration = Duration::from_secs(1);
 const CAPACITY: [(&str, &str); 4] = [("cpu", "32"), ("memory", "256Gi"), ("ephemeral-storage", "1Ti"), ("pods", "110")];
 
 /// Adds `nodes` nodes to a manager.
-pub(crate) fn add_to(manager: &mut Manager, nodes: u16) {
+pub(crate) fn add_to(manager: &mut Manager, nodes: u16, identities: &Identities) {
+    let acting = identities.clone();
     manager.add(
         Controller::watching(Watch::<Node>::all().filter(Simulated))
             .named("nodes")
-            .reconcile_keys(move |key, cx| reconcile(key, cx, nodes)),
+            .reconcile_keys(move |key, cx| reconcile(key, cx, nodes, acting.clone())),
     );
-    let heartbeat = Task::new("node-heartbeat", move |running| run(running, nodes));
+    let acting = identities.clone();
+    let heartbeat = Task::new("node-heartbeat", move |running| run(running, nodes, acting));
     manager.add(heartbeat.in_group(Group::Controllers));
 }
 
@@ -78,18 +80,26 @@ impl Predicate<Node> for Simulated {
 }
 
 /// Creates a deleted node again, and makes a node ready that is not.
-async fn reconcile(key: ObjectRef<Node>, cx: Context, nodes: u16) -> Result<Action, ReconcileError> {
+async fn reconcile(
+    key: ObjectRef<Node>,
+    cx: Context,
+    nodes: u16,
+    identities: Identities,
+) -> Result<Action, ReconcileError> {
     let Some(host) = Host::named(key.name(), nodes) else { return Ok(Action::await_change()) };
+    let client = identities.acting(cx.client(), Identity::Node(key.name()));
     let outcome = match cx.store::<Node>().get(&key) {
-        None => create(cx.live(), host, cx.clock(), cx.entropy()).await,
+        None => create(client.live(), host, cx.clock(), cx.entropy()).await,
         Some(cached) => {
             let found = cached.get()?;
             if !has_condition(&found, "Ready") {
                 let mut node = (*found).clone();
                 node.status = Some(status(host, cx.clock().now(), cx.entropy()));
-                cx.client().update_status(&node).await.map(drop)
+                client.update_status(&node).await.map(drop)
             } else if let Some(node) = without_not_ready(&found) {
-                cx.client().update(&node).await.map(drop)
+                // A node may not change its own taints.
+                let lifecycle = identities.acting(cx.client(), Identity::Controller("node-controller"));
+                lifecycle.update(&node).await.map(drop)
             } else {
                 Ok(())
             }
@@ -103,28 +113,29 @@ async fn reconcile(key: ObjectRef<Node>, cx: Context, nodes: u16) -> Result<Acti
 }
 
 /// Creates the nodes, then renews their leases until shutdown.
-async fn run(running: RunnableContext, nodes: u16) -> Result<()> {
+async fn run(running: RunnableContext, nodes: u16, identities: Identities) -> Result<()> {
     tokio::select! {
         biased;
         () = running.stop().requested() => {}
-        () = live(&running, nodes) => {}
+        () = live(&running, nodes, &identities) => {}
     }
     Ok(())
 }
 
-async fn live(running: &RunnableContext, nodes: u16) {
+async fn live(running: &RunnableContext, nodes: u16, identities: &Identities) {
     let cluster = running.cluster();
     let client = cluster.client().clone().with_component("nodes");
     let store = cluster.informer::<Node>(&Watch::all()).store();
+    let client_of = |host: Host| identities.acting_live(&client, Identity::Node(&host.name()));
     for host in Host::first(nodes) {
-        while let Err(error) = create(&client, host, cluster.clock(), cluster.entropy()).await {
+        while let Err(error) = create(&client_of(host), host, cluster.clock(), cluster.entropy()).await {
             tracing::warn!(node = host.name(), error = error.chain(), "cannot create a node; trying again");
             sleep(RETRY).await;
         }
     }
     loop {
         for host in Host::first(nodes) {
-            if let Err(error) = renew(&client, &store, host, cluster.clock().now()).await {
+            if let Err(error) = renew(&client_of(host), &store, host, cluster.clock().now()).await {
                 tracing::debug!(node = host.name(), error = error.chain(), "cannot renew a lease");
             }
         }

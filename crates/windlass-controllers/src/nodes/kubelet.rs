@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use windlass_api::{ObjectExt, ObjectRef};
 use windlass_cache::{Cached, Lister};
 use windlass_client::Error;
-use windlass_runtime::{Action, Context, Controller, Manager, Predicate, Watch, events::Recorder};
+use windlass_runtime::{Action, CachedClient, Context, Controller, Manager, Predicate, Watch, events::Recorder};
 
 use super::{
     addresses::Host,
@@ -20,7 +20,7 @@ use super::{
     pod_metrics::PodMetrics,
     pod_state::PodStates,
 };
-use crate::{error::ReconcileError, pods};
+use crate::{Identity, error::ReconcileError, identity::Identities, pods};
 
 /// The number of pods reconciled at the same time, on all nodes.
 const WORKERS: usize = 32;
@@ -36,6 +36,7 @@ struct Kubelets {
     pace: Pace,
     recorder: Recorder,
     pod_metrics: PodMetrics,
+    identities: Identities,
     state: Mutex<State>,
 }
 
@@ -47,9 +48,9 @@ struct State {
 }
 
 /// Adds the controller to a manager.
-pub(crate) fn add_to(manager: &mut Manager, nodes: u16, pace: Pace, pod_metrics: PodMetrics) {
+pub(crate) fn add_to(manager: &mut Manager, nodes: u16, pace: Pace, pod_metrics: PodMetrics, identities: Identities) {
     let recorder = manager.cluster().recorder("kubelet");
-    let kubelets = Arc::new(Kubelets { nodes, pace, recorder, pod_metrics, state: Mutex::default() });
+    let kubelets = Arc::new(Kubelets { nodes, pace, recorder, pod_metrics, identities, state: Mutex::default() });
     let pods = manager.cluster().informer::<Pod>(&Watch::all()).store();
     manager.add(
         Controller::watching(Watch::<Pod>::all().filter(OnSimulatedNode { nodes }))
@@ -164,16 +165,19 @@ async fn reconcile(key: ObjectRef<Pod>, cx: Context, kubelets: Arc<Kubelets>) ->
             let said = notes::of_change(&pod, &status);
             let mut changed = (*pod).clone();
             changed.status = Some(*status);
-            let outcome = cx.client().update_status(&changed).await;
+            let outcome = kubelets.client_of(host, &cx).update_status(&changed).await;
             if outcome.is_ok() {
-                let recorder = kubelets.recorder.clone().on_host(host.name());
+                let recorder = kubelets.recorder_of(host);
                 for (about, note) in said {
                     recorder.record_about(about, note);
                 }
             }
             outcome.map(drop)
         }
-        Step::Remove => cx.client().delete::<Pod>(key).grace_period(Duration::ZERO).uid(uid).await.map(drop),
+        Step::Remove => {
+            let client = kubelets.client_of(host, &cx);
+            client.delete::<Pod>(key).grace_period(Duration::ZERO).uid(uid).await.map(drop)
+        }
     };
     settle(outcome)
 }
@@ -194,6 +198,21 @@ fn needs_address(pod: &Pod) -> bool {
 impl Kubelets {
     fn host_of(&self, pod: &Pod) -> Option<Host> {
         Host::named(pods::node_name(pod), self.nodes)
+    }
+
+    /// Returns the client of a node's kubelet.
+    fn client_of(&self, host: Host, cx: &Context) -> CachedClient {
+        self.identities.acting(cx.client(), Identity::Node(&host.name()))
+    }
+
+    /// Returns the recorder of a node's kubelet.
+    fn recorder_of(&self, host: Host) -> Recorder {
+        let name = host.name();
+        let recorder = match self.identities.client(Identity::Node(&name)) {
+            Some(client) => self.recorder.clone().with_credentials_of(&client),
+            None => self.recorder.clone(),
+        };
+        recorder.on_host(name)
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) enum Storage {
     None,
 }
 
-/// Adds the two controllers and the default class to a manager.
+/// Adds the two controllers to a manager.
 pub(crate) fn add_to(manager: &mut Manager) {
     let recorder = manager.cluster().recorder(DRIVER);
     let known = manager.cluster().informer(&claims()).store();
@@ -81,6 +81,10 @@ pub(crate) fn add_to(manager: &mut Manager) {
             async |volume: Arc<PersistentVolume>, cx: Context| await_newer_state(delete(&volume, &cx).await),
         ),
     );
+}
+
+/// Adds the task that creates the default class to a manager.
+pub(crate) fn add_class_to(manager: &mut Manager) {
     manager.add(Task::new("default-storage-class", bring_class).in_group(Group::Controllers));
 }
 

@@ -16,6 +16,7 @@ use windlass_api::{
         apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
     },
 };
+use windlass_client::Client;
 
 use super::Note;
 
@@ -51,7 +52,9 @@ pub struct RecordedEvents(Queue);
 /// The recorders' end of a manager's event queue. Clones send to the same queue.
 #[derive(Clone)]
 pub(crate) struct EventSender {
-    queue: mpsc::Sender<Event>,
+    queue: mpsc::Sender<QueuedEvent>,
+    /// The client that the events are written with; `None` for that of the manager.
+    credentials: Option<Client>,
     clock: Clock,
     entropy: Entropy,
     /// The number in the name of the last event.
@@ -59,7 +62,15 @@ pub(crate) struct EventSender {
 }
 
 /// The events that wait to be written.
-pub(crate) type Queue = mpsc::Receiver<Event>;
+pub(crate) type Queue = mpsc::Receiver<QueuedEvent>;
+
+/// A recorded event.
+#[derive(Debug)]
+pub(crate) struct QueuedEvent {
+    pub(super) event: Event,
+    /// The client whose credentials the event is written with; `None` for the client of the manager.
+    pub(super) credentials: Option<Client>,
+}
 
 /// Returns a reference to an object, for [`Recorder::record_about`]. Set `field_path` to refer to a part of it.
 pub fn reference<K: Resource>(object: &K) -> ObjectReference {
@@ -74,6 +85,14 @@ impl Recorder {
     pub fn captured(component: impl Into<Arc<str>>) -> (Self, RecordedEvents) {
         let (sender, queue) = EventSender::new(Clock::system(), Entropy::seeded(0));
         (sender.recorder(component), RecordedEvents(queue))
+    }
+
+    /// Returns a recorder whose events are written with the connections and the credentials of another client of the same
+    /// server. By default, they are written with those of the cluster that the recorder comes from.
+    #[must_use]
+    pub fn with_credentials_of(mut self, client: &Client) -> Self {
+        self.sender = self.sender.with_credentials_of(client);
+        self
     }
 
     /// Returns a recorder with the same component and a host name.
@@ -91,16 +110,16 @@ impl Recorder {
     /// Records an event about an object reference, or a part of the referenced object.
     pub fn record_about(&self, about: ObjectReference, note: Note) {
         let event = self.event(about, note);
-        match self.sender.queue.try_send(event) {
+        match self.sender.queue.try_send(QueuedEvent { event, credentials: self.sender.credentials.clone() }) {
             Ok(()) => {}
-            Err(TrySendError::Full(event)) => {
+            Err(TrySendError::Full(QueuedEvent { event, .. })) => {
                 tracing::warn!(
                     component = &*self.component,
                     message = event.message,
                     "dropped an event: the queue is full"
                 );
             }
-            Err(TrySendError::Closed(event)) => {
+            Err(TrySendError::Closed(QueuedEvent { event, .. })) => {
                 tracing::debug!(
                     component = &*self.component,
                     message = event.message,
@@ -146,7 +165,11 @@ impl Recorder {
 impl EventSender {
     pub(crate) fn new(clock: Clock, entropy: Entropy) -> (Self, Queue) {
         let (sender, queue) = mpsc::channel(QUEUE);
-        (Self { queue: sender, clock, entropy, last: Arc::default() }, queue)
+        (Self { queue: sender, credentials: None, clock, entropy, last: Arc::default() }, queue)
+    }
+
+    pub(crate) fn with_credentials_of(self, client: &Client) -> Self {
+        Self { credentials: Some(client.clone()), ..self }
     }
 
     pub(crate) fn recorder(&self, component: impl Into<Arc<str>>) -> Recorder {
@@ -190,7 +213,7 @@ impl RecordedEvents {
 
     /// Returns the events since the last call.
     pub fn take(&mut self) -> Vec<Event> {
-        std::iter::from_fn(|| self.0.try_recv().ok()).collect()
+        std::iter::from_fn(|| self.0.try_recv().ok()).map(|queued| queued.event).collect()
     }
 
     /// Returns the events since the last call, each as `Type Reason message`.

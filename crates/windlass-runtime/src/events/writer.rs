@@ -1,6 +1,6 @@
 //! The task that writes events.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use serde_json::json;
 use tokio::time::{Instant, interval_at, sleep};
@@ -13,6 +13,7 @@ use windlass_client::{Client, Error};
 use super::{
     EventApi, Queue,
     correlator::Correlator,
+    recorder::QueuedEvent,
     series::{QUIET, REFRESH, SeriesCorrelator},
 };
 use crate::shutdown::Stop;
@@ -30,6 +31,8 @@ pub(crate) struct Writer {
     queue: Queue,
     entropy: Entropy,
     correlation: Correlation,
+    /// The clients of the recorders with credentials of their own, by component and instance.
+    reporters: HashMap<(String, String), Client>,
 }
 
 /// The correlation state of the selected API.
@@ -50,7 +53,7 @@ impl Writer {
             EventApi::Core => Correlation::Core(Correlator::default()),
             EventApi::Series => Correlation::Series(SeriesCorrelator::default()),
         };
-        Self { client, queue, entropy, correlation }
+        Self { client, queue, entropy, correlation, reporters: HashMap::new() }
     }
 
     /// Runs until the stop, and then until the queue is empty or the server does not respond.
@@ -60,7 +63,10 @@ impl Writer {
             let entries = tokio::select! {
                 biased;
                 event = self.queue.recv() => match event {
-                    Some(event) => self.correlation.observe(event, Instant::now()),
+                    Some(QueuedEvent { event, credentials }) => {
+                        self.remember(&event, credentials);
+                        self.correlation.observe(event, Instant::now())
+                    }
                     None => break,
                 },
                 () = stop.requested(), if !self.queue.is_closed() => {
@@ -78,6 +84,29 @@ impl Writer {
         for entry in correlation.unwritten() {
             self.write(&entry, &stop).await;
         }
+    }
+
+    /// Remembers the credentials of an event's reporter. An event is written later than it was recorded, and for several.
+    fn remember(&mut self, event: &CoreEvent, credentials: Option<Client>) {
+        let Some(credentials) = credentials else { return };
+        let reporter = (event.reporting_component.as_deref(), event.reporting_instance.as_deref());
+        let reporter = (reporter.0.unwrap_or_default().to_owned(), reporter.1.unwrap_or_default().to_owned());
+        self.reporters.insert(reporter, self.client.clone().with_credentials_of(&credentials));
+    }
+
+    /// Returns the client with the credentials of an event's reporter.
+    fn client_for(&self, entry: &Entry) -> &Client {
+        let (component, instance) = match entry {
+            Entry::Core(event) => (&event.reporting_component, &event.reporting_instance),
+            Entry::Series(event) => (&event.reporting_controller, &event.reporting_instance),
+        };
+        let mut reporter = (component.clone().unwrap_or_default(), instance.clone().unwrap_or_default());
+        if let Some(client) = self.reporters.get(&reporter) {
+            return client;
+        }
+        // A series without an instance has the name of this host.
+        reporter.1.clear();
+        self.reporters.get(&reporter).unwrap_or(&self.client)
     }
 
     async fn write(&self, entry: &Entry, stop: &Stop) {
@@ -108,6 +137,7 @@ impl Writer {
 
     /// Increments the count of a stored event, or stores a new event.
     async fn attempt(&self, entry: &Entry) -> Result<(), Error> {
+        let client = self.client_for(entry);
         match entry {
             Entry::Core(event) => {
                 let patch = (event.count > Some(1)).then(|| {
@@ -117,30 +147,35 @@ impl Writer {
                         "lastTimestamp": event.last_timestamp.as_ref().map(|time| format_time(time.0)),
                     })
                 });
-                self.put(event, patch).await
+                put(client, event, patch).await
             }
             Entry::Series(event) => {
                 let patch = event.series.as_ref().map(|series| json!({"series": series}));
-                self.put(event, patch).await
+                put(client, event, patch).await
             }
         }
-    }
-
-    async fn put<E: windlass_api::Resource>(&self, event: &E, patch: Option<serde_json::Value>) -> Result<(), Error> {
-        if let Some(patch) = patch {
-            let target = ObjectRef::<E>::new(event.name()).within(event.namespace().unwrap_or_default());
-            match self.client.patch::<E>(target, Patch::Strategic(patch)).await {
-                Err(error) if error.is_not_found() => {}
-                other => return other.map(drop),
-            }
-        }
-        self.client.create(event).await.map(drop)
     }
 
     /// Returns a random number from 0 to 1.
     fn fraction(&self) -> f64 {
         self.entropy.jitter(Duration::from_secs(1), 1.0).as_secs_f64() - 1.0
     }
+}
+
+/// Patches a stored event, or stores it.
+async fn put<E: windlass_api::Resource>(
+    client: &Client,
+    event: &E,
+    patch: Option<serde_json::Value>,
+) -> Result<(), Error> {
+    if let Some(patch) = patch {
+        let target = ObjectRef::<E>::new(event.name()).within(event.namespace().unwrap_or_default());
+        match client.patch::<E>(target, Patch::Strategic(patch)).await {
+            Err(error) if error.is_not_found() => {}
+            other => return other.map(drop),
+        }
+    }
+    client.create(event).await.map(drop)
 }
 
 impl Correlation {

@@ -9,8 +9,8 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
-use super::{Group, Runnable};
-use crate::{Error, Result, shutdown::Stopper};
+use super::{ActingRunnable, Group, Runnable};
+use crate::{Error, Result, cluster::Cluster, shutdown::Stopper};
 
 /// Adds controllers and other runnables to a manager, before or while it runs. Cheap to clone; clones refer to the same
 /// manager.
@@ -31,6 +31,8 @@ use crate::{Error, Result, shutdown::Stopper};
 pub struct ManagerHandle {
     names: RunnableNames,
     requests: mpsc::UnboundedSender<Request>,
+    /// The cluster of the added runnables; `None` for that of the manager.
+    cluster: Option<Cluster>,
 }
 
 /// A handle of a runnable that was added through a [`ManagerHandle`]. Dropping it does not stop the runnable.
@@ -74,7 +76,12 @@ pub(crate) struct EndGuard {
 impl ManagerHandle {
     pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Request>) {
         let (requests, receiver) = mpsc::unbounded_channel();
-        (Self { names: RunnableNames::default(), requests }, receiver)
+        (Self { names: RunnableNames::default(), requests, cluster: None }, receiver)
+    }
+
+    /// Returns a handle that adds runnables with another view of the cluster.
+    pub(crate) fn in_cluster(self, cluster: Cluster) -> Self {
+        Self { cluster: Some(cluster), ..self }
     }
 
     /// Adds a controller or another runnable. It starts at once, or with the manager. If its group needs leadership, it
@@ -83,7 +90,11 @@ impl ManagerHandle {
     ///
     /// Returns an error if a runnable with this name has not ended, or if the manager is stopping.
     pub fn add(&self, runnable: impl Runnable) -> Result<RunnableHandle> {
-        let (addition, handle) = self.prepare(Box::new(runnable))?;
+        let runnable: Box<dyn Runnable> = match &self.cluster {
+            Some(cluster) => Box::new(ActingRunnable { runnable: Box::new(runnable), cluster: cluster.clone() }),
+            None => Box::new(runnable),
+        };
+        let (addition, handle) = self.prepare(runnable)?;
         match self.requests.send(Request::Add(addition)) {
             Ok(()) => Ok(handle),
             Err(_stopped) => Err(Error::ManagerStopped { name: handle.name }),

@@ -31,6 +31,18 @@ impl AuthorizerChain {
         &self.0
     }
 
+    /// Returns `true` if the default permissions of nodes apply: with the node authorizer, or if everything is allowed.
+    #[must_use]
+    pub fn authorizes_nodes(&self) -> bool {
+        self.0.iter().any(|(_, link)| matches!(link, Link::Node | Link::AlwaysAllow))
+    }
+
+    /// Returns `true` if the default roles apply: with RBAC, or if everything is allowed.
+    #[must_use]
+    pub fn authorizes_by_roles(&self) -> bool {
+        self.0.iter().any(|(_, link)| matches!(link, Link::Rbac | Link::AlwaysAllow))
+    }
+
     pub(super) fn has_node(&self) -> bool {
         self.0.iter().any(|(_, link)| matches!(link, Link::Node))
     }
