@@ -31,7 +31,7 @@ use crate::{
 /// The state of a server.
 pub(crate) struct State {
     /// This state, for work that continues when its request ends.
-    pub(crate) this: Weak<State>,
+    pub(crate) this: Weak<Self>,
     pub(crate) clock: Clock,
     pub(crate) entropy: Entropy,
     pub(crate) authenticator: Authenticator,

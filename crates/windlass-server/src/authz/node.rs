@@ -545,7 +545,9 @@ impl GraphFollower {
                 let is_large = bytes >= LARGE;
                 let mut graph = std::mem::take(&mut follower.graph);
                 let put = move || {
-                    part.iter().for_each(|value| graph.put(&value.key, Some(value)));
+                    for value in &part {
+                        graph.put(&value.key, Some(value));
+                    }
                     graph
                 };
                 follower.graph = if is_large { offload(put).await? } else { put() };

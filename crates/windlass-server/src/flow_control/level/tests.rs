@@ -109,7 +109,7 @@ fn inconsistent_levels_are_not_used() {
 
 #[test]
 fn seats_are_freed_if_the_runtime_ends_during_the_latency() {
-    let work = Work { initial: 1, last: 1, latency: Duration::from_secs(3600) };
+    let work = Work { initial: 1, last: 1, latency: Duration::from_hours(1) };
     let flow = Arc::<FlowSeries>::default();
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let first = runtime();
