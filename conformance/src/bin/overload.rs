@@ -94,14 +94,14 @@ const LOADS: [Load; 7] = [
             let path = format!("/large-{attacker}?fieldManager=overload&force=true");
             request.method("PATCH").uri(objects(&path)).header("Content-Type", "application/apply-patch+yaml")
         },
-        body: |attacker, round| large(attacker, round, 1000).to_string(),
+        body: |attacker, round| large(&format!("large-{attacker}"), round, 1000).to_string(),
     },
     Load {
         name: "creations of 0.9 MB with 60,000 keys, not stored",
         request: |request, _| {
             request.method("POST").uri(objects("?dryRun=All")).header("Content-Type", "application/json")
         },
-        body: |attacker, round| large(attacker, round, 60_000).to_string(),
+        body: |attacker, round| large(&format!("new-{attacker}"), round, 60_000).to_string(),
     },
 ];
 
@@ -270,10 +270,10 @@ fn no_body(_attacker: usize, _round: u64) -> String {
     String::new()
 }
 
-/// Returns an object of 0.9 MB with this number of keys.
-fn large(attacker: usize, round: u64, keys: usize) -> Value {
+/// Returns an object of 0.9 MB with this name and this number of keys.
+fn large(name: &str, round: u64, keys: usize) -> Value {
     let text = "x".repeat(LARGE / keys - 14);
     let data: serde_json::Map<String, Value> =
         (0..keys).map(|key| (format!("k{key}"), format!("{round}{text}").into())).collect();
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("large-{attacker}")}, "data": data})
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
 }

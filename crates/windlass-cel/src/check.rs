@@ -281,7 +281,7 @@ impl Checker<'_> {
             Type::Variables(types) => {
                 self.checked.composed.insert(id);
                 self.checked.used_composed.insert(field.to_owned());
-                types.get(field).cloned().unwrap_or_else(|| {
+                types.get(field).unwrap_or_else(|| {
                     self.complain(id, format!("undefined field '{field}'"));
                     Type::Error
                 })

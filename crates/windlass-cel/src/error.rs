@@ -25,6 +25,8 @@ enum Kind {
     Source,
     /// The expression has this type, but another is expected.
     Type(String),
+    /// No thread can be started to compile the expression.
+    NoThread,
     /// Any other problem.
     Other,
 }
@@ -90,6 +92,16 @@ impl CompileError {
         Self { line: 1, column: 1, message: message.to_owned(), text: message.to_owned(), problem: Kind::Other }
     }
 
+    pub(crate) fn without_thread(error: &std::io::Error) -> Self {
+        Self { problem: Kind::NoThread, ..Self::of_type(&format!("no thread to compile in: {error}")) }
+    }
+
+    /// Reports whether the expression may compile at another time: the system has too few resources now.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        self.problem == Kind::NoThread
+    }
+
     /// Creates an error for an expression that has this type, but another is expected.
     pub(crate) fn found(found: &Type, message: &str) -> Self {
         // In this case kube-apiserver prints the names that `type()` returns.
@@ -111,7 +123,7 @@ impl CompileError {
     pub fn found_type(&self) -> Option<&str> {
         match &self.problem {
             Kind::Type(found) => Some(found),
-            Kind::Source | Kind::Other => None,
+            Kind::Source | Kind::NoThread | Kind::Other => None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Checked expressions, for repeated evaluation.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use cel::common::ast::IdedExpr;
 use serde_json::Value as Json;
@@ -17,7 +17,7 @@ use crate::{
     parse::{depth, parse, selects},
     schema::Schema,
     stack::with_large_stack,
-    types::Type,
+    types::{Type, VariableTypes},
     value::Value,
 };
 
@@ -112,15 +112,15 @@ impl Environment {
 
     /// Adds the variable `variables` with composed variables of these types.
     #[must_use]
-    pub(crate) fn composing(mut self, types: &BTreeMap<String, Type>) -> Self {
-        self.typed.push((VARIABLES, Type::Variables(Arc::new(types.clone()))));
+    pub(crate) fn composing(mut self, types: &VariableTypes) -> Self {
+        self.typed.push((VARIABLES, Type::Variables(types.clone())));
         self
     }
 
     /// Compiles an expression of the expected type.
     pub fn compile(&self, source: &str, expected: Expected) -> Result<Program, CompileError> {
         with_large_stack(|| self.compile_here(source, expected))
-            .unwrap_or_else(|error| Err(CompileError::of_type(&format!("no thread to compile in: {error}"))))
+            .unwrap_or_else(|error| Err(CompileError::without_thread(&error)))
     }
 
     fn compile_here(&self, source: &str, expected: Expected) -> Result<Program, CompileError> {

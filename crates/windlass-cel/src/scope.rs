@@ -23,7 +23,7 @@ use crate::{
     program::{AUTHORIZER, Environment, Evaluated, LIMIT_PER_CALL, Program, REQUEST_RESOURCE},
     schema::Schema,
     stack::with_large_stack,
-    types::Type,
+    types::{Type, VariableTypes},
     value::Value,
 };
 
@@ -31,7 +31,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Composition {
     programs: BTreeMap<String, Result<Program, CompileError>>,
-    types: BTreeMap<String, Type>,
+    types: VariableTypes,
     depths: BTreeMap<String, usize>,
 }
 
@@ -77,8 +77,6 @@ impl Composition {
     /// Returns an error if the expression does not compile.
     pub fn add(&mut self, name: &str, source: &str, environment: &Environment) -> Result<(), CompileError> {
         let compiled = self.extend(environment).compile(source, Expected::Any);
-        let ty = compiled.as_ref().map_or(Type::Dyn, |program| program.ty().declared());
-        self.types.insert(name.to_owned(), ty);
         let (compiled, depth) = match compiled {
             Ok(program) => {
                 let depth = self.depth(&program);
@@ -86,6 +84,9 @@ impl Composition {
             }
             Err(error) => (Err(error), 0),
         };
+        // The types of variables that are too deep may be, too.
+        let ty = compiled.as_ref().map_or(Type::Dyn, |program| program.ty().declared());
+        self.types.insert(name, ty);
         self.depths.insert(name.to_owned(), depth);
         let problem = compiled.as_ref().err().cloned();
         self.programs.insert(name.to_owned(), compiled);
@@ -102,6 +103,11 @@ impl Composition {
     #[must_use]
     pub fn extend(&self, environment: &Environment) -> Environment {
         environment.clone().composing(&self.types)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shares_types(&self) -> usize {
+        self.types.sharers()
     }
 
     /// Returns the depth of an expression with the variables that it uses.

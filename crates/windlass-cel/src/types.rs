@@ -1,9 +1,9 @@
 //! The types of expressions, and their assignability.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     fmt,
-    sync::Arc,
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use crate::schema::{Format, Object, Schema, Shape};
@@ -31,13 +31,57 @@ pub(crate) enum Type {
     Optional(Arc<Self>),
     Object(Arc<Object>),
     /// The composed variables, with their types.
-    Variables(Arc<BTreeMap<String, Self>>),
+    Variables(VariableTypes),
     /// A type of objects that expressions construct, by its name: `Object.spec`, `JSONPatch`.
     Struct(Arc<str>),
     /// A Kubernetes type by its full name.
     Extension(&'static str),
     /// A type parameter. Those of functions have low numbers until they are replaced for a call.
     Param(u32),
+}
+
+/// The types of composed variables, in order. Clones share them, and do not see the variables that are added later.
+#[derive(Clone, Default)]
+pub(crate) struct VariableTypes {
+    all: Arc<RwLock<HashMap<String, Vec<(usize, Type)>>>>,
+    /// The number of variables.
+    count: usize,
+}
+
+impl VariableTypes {
+    /// Adds a variable. It replaces one with the same name.
+    pub(crate) fn insert(&mut self, name: &str, ty: Type) {
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        all.entry(name.to_owned()).or_default().push((self.count, ty));
+        self.count += 1;
+    }
+
+    /// Returns the type of a variable.
+    pub(crate) fn get(&self, name: &str) -> Option<Type> {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        let last = all.get(name)?.iter().rev().find(|(index, _)| *index < self.count);
+        last.map(|(_, ty)| ty.clone())
+    }
+}
+
+#[cfg(test)]
+impl VariableTypes {
+    /// Returns the number of clones that share the types.
+    pub(crate) fn sharers(&self) -> usize {
+        Arc::strong_count(&self.all)
+    }
+}
+
+impl PartialEq for VariableTypes {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.all, &other.all) && self.count == other.count
+    }
+}
+
+impl fmt::Debug for VariableTypes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VariableTypes").field("count", &self.count).finish_non_exhaustive()
+    }
 }
 
 /// The types bound to parameters.

@@ -62,7 +62,11 @@ pub(crate) struct Aggregation {
 
 /// The remote API services at one point in time, by their names.
 #[derive(Clone, Default)]
-pub(crate) struct Remotes(BTreeMap<String, Arc<RemoteService>>);
+pub(crate) struct Remotes {
+    services: BTreeMap<String, Arc<RemoteService>>,
+    /// The number of changes so far.
+    generation: u64,
+}
 
 impl Aggregation {
     pub(crate) fn new(identity: Option<ProxyIdentity>) -> Self {
@@ -75,7 +79,10 @@ impl Aggregation {
     }
 
     fn change(&self, change: impl FnOnce(&mut BTreeMap<String, Arc<RemoteService>>)) {
-        change(&mut Arc::make_mut(&mut self.remotes.write()).0);
+        let mut remotes = self.remotes.write();
+        let remotes = Arc::make_mut(&mut remotes);
+        remotes.generation += 1;
+        change(&mut remotes.services);
     }
 
     /// Changes one remote API service, if it exists.
@@ -91,7 +98,7 @@ impl Aggregation {
 impl Remotes {
     /// Returns the API service that serves a path, if it is a remote one.
     pub(crate) fn route(&self, path: &str) -> Option<&Arc<RemoteService>> {
-        if self.0.is_empty() {
+        if self.services.is_empty() {
             return None;
         }
         let mut parts = path.strip_prefix('/')?.split('/');
@@ -100,17 +107,22 @@ impl Remotes {
             "apis" => (parts.next()?, parts.next()?),
             _ => return None,
         };
-        self.0.get(&format!("{version}.{group}"))
+        self.services.get(&format!("{version}.{group}"))
     }
 
     /// Returns the group versions for discovery.
     pub(crate) fn versions(&self) -> Vec<ForeignVersion<'_>> {
-        self.0.values().map(|remote| remote.version()).collect()
+        self.services.values().map(|remote| remote.version()).collect()
+    }
+
+    /// Returns a number that differs after each change.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// Returns the paths of the OpenAPI documents of other servers, with their addresses.
     pub(crate) fn openapi_paths(&self) -> Vec<(String, String)> {
-        self.0.values().filter_map(|remote| remote.openapi_path()).collect()
+        self.services.values().filter_map(|remote| remote.openapi_path()).collect()
     }
 
     /// Returns the API service whose OpenAPI document has this path, if its server has one.
@@ -122,11 +134,11 @@ impl Remotes {
     /// Returns the metrics of the remote API services in Prometheus' text format. Without any, there are none.
     pub(crate) fn metrics(&self) -> String {
         const NAME: &str = "aggregator_unavailable_apiservice";
-        if self.0.is_empty() {
+        if self.services.is_empty() {
             return String::new();
         }
         let mut text = format!("# HELP {NAME} Whether a remote API service is unavailable.\n# TYPE {NAME} gauge\n");
-        for (name, remote) in &self.0 {
+        for (name, remote) in &self.services {
             // Writing into a String cannot fail.
             let _ = writeln!(text, "{NAME}{{name=\"{name}\"}} {}", u8::from(!remote.is_available()));
         }
@@ -136,6 +148,6 @@ impl Remotes {
 
 impl fmt::Debug for Remotes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_set().entries(self.services.keys()).finish()
     }
 }

@@ -22,6 +22,10 @@ use std::{
     time::Duration,
 };
 
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, Shared},
+};
 use parking_lot::Mutex;
 use windlass_api::{GroupResource, Status, StatusDetails, reason};
 
@@ -131,6 +135,9 @@ pub(crate) enum Decision {
     },
 }
 
+/// A start of the graph, which several requests wait for.
+type GraphStart = Shared<BoxFuture<'static, Result<(), Status>>>;
+
 /// The opinion of the node authorizer.
 enum NodeDecision {
     Allowed,
@@ -157,7 +164,9 @@ pub(crate) struct Authorizer {
     /// The cache of roles. `None` before the first decision, and after the watch of the storage ended.
     follower: Mutex<Option<Follower>>,
     /// The graph of the node authorizer, like `follower`.
-    graph: Mutex<Option<GraphFollower>>,
+    graph: Arc<Mutex<Option<GraphFollower>>>,
+    /// The last start of the graph.
+    graph_start: Mutex<Option<GraphStart>>,
     /// The rules of nodes.
     node_rules: OnceLock<Vec<Rule>>,
     /// The last commits of this server to roles, bindings, and the objects in the graph.
@@ -296,7 +305,7 @@ impl Authorizer {
     /// Decides whether the user may perform the request.
     pub(crate) async fn decide(
         &self,
-        storage: &dyn Storage,
+        storage: &Arc<dyn Storage>,
         user: &User,
         attempt: &AccessAttributes<'_>,
     ) -> Result<Decision, Status> {
@@ -314,7 +323,7 @@ impl Authorizer {
 
     async fn decide_by_roles(
         &self,
-        storage: &dyn Storage,
+        storage: &Arc<dyn Storage>,
         user: &User,
         attempt: &AccessAttributes<'_>,
     ) -> Result<Decision, Status> {
@@ -334,7 +343,7 @@ impl Authorizer {
     async fn run_chain(
         &self,
         chain: &AuthorizerChain,
-        storage: &dyn Storage,
+        storage: &Arc<dyn Storage>,
         user: &User,
         attempt: &AccessAttributes<'_>,
     ) -> Result<Decision, Status> {
@@ -378,7 +387,7 @@ impl Authorizer {
     /// Decides about the request of a node.
     async fn decide_by_node(
         &self,
-        storage: &dyn Storage,
+        storage: &Arc<dyn Storage>,
         user: &User,
         attempt: &AccessAttributes<'_>,
     ) -> Result<NodeDecision, Status> {
@@ -398,29 +407,54 @@ impl Authorizer {
     }
 
     /// Evaluates a question with the current graph.
-    async fn with_graph<T>(&self, storage: &dyn Storage, evaluate: impl Fn(&Graph) -> T) -> Result<T, Status> {
+    async fn with_graph<T>(&self, storage: &Arc<dyn Storage>, evaluate: impl Fn(&Graph) -> T) -> Result<T, Status> {
         let first = policy::WATCHED.len();
-        for _ in 0..DELIVERY_CHECKS {
+        loop {
+            for _ in 0..DELIVERY_CHECKS {
+                match self.graph.lock().as_mut().map(|follower| follower.current(&self.commits, first)) {
+                    Some(CurrentGraph::Graph(graph)) => return Ok(evaluate(graph)),
+                    Some(CurrentGraph::Behind(_)) => {}
+                    Some(CurrentGraph::Ended) | None => break,
+                }
+                tokio::time::sleep(DELIVERY_PAUSE).await;
+            }
+            let (start, is_own) = self.start_graph(storage);
+            start.await?;
             match self.graph.lock().as_mut().map(|follower| follower.current(&self.commits, first)) {
                 Some(CurrentGraph::Graph(graph)) => return Ok(evaluate(graph)),
-                Some(CurrentGraph::Behind(_)) => {}
-                Some(CurrentGraph::Ended) | None => break,
+                // Commits after the request arrived need not be included.
+                Some(CurrentGraph::Behind(graph)) if is_own => return Ok(evaluate(graph)),
+                Some(CurrentGraph::Ended) | None if is_own => {
+                    return Err(Status::internal("the watch of the pods in storage has ended"));
+                }
+                _ => {}
             }
-            tokio::time::sleep(DELIVERY_PAUSE).await;
         }
-        let mut follower = GraphFollower::start(storage).await.map_err(Status::internal)?;
-        let answer = match follower.current(&self.commits, first) {
-            CurrentGraph::Graph(graph) | CurrentGraph::Behind(graph) => Some(evaluate(graph)),
-            CurrentGraph::Ended => None,
-        };
-        *self.graph.lock() = Some(follower);
-        answer.ok_or_else(|| Status::internal("the watch of the pods in storage has ended"))
+    }
+
+    /// Starts to follow the graph, in a task. Requests share a start in progress. Also reports whether this call has begun
+    /// it.
+    fn start_graph(&self, storage: &Arc<dyn Storage>) -> (GraphStart, bool) {
+        let mut start = self.graph_start.lock();
+        if let Some(start) = start.as_ref().filter(|start| start.peek().is_none()) {
+            return (start.clone(), false);
+        }
+        let (graph, storage) = (Arc::clone(&self.graph), Arc::clone(storage));
+        let task = tokio::spawn(async move {
+            let follower = GraphFollower::start(&*storage).await?;
+            *graph.lock() = Some(follower);
+            Ok(())
+        });
+        let new = async move { task.await.unwrap_or_else(|error| Err(Status::internal(error))) };
+        let new = new.boxed().shared();
+        *start = Some(new.clone());
+        (new, true)
     }
 
     /// Returns an error in kube-apiserver's words unless the user may perform the request.
     pub(crate) async fn require(
         &self,
-        storage: &dyn Storage,
+        storage: &Arc<dyn Storage>,
         user: &User,
         attempt: &AccessAttributes<'_>,
     ) -> Result<(), Status> {
@@ -430,7 +464,7 @@ impl Authorizer {
     /// Returns all rules for a user in a namespace, and the names of missing roles.
     pub(crate) async fn rules_of(
         &self,
-        storage: &dyn Storage,
+        storage: &Arc<dyn Storage>,
         user: &User,
         namespace: &str,
     ) -> Result<(Vec<Rule>, Vec<RoleName>), Status> {
@@ -443,7 +477,7 @@ impl Authorizer {
     /// Evaluates a question with the current roles and bindings.
     pub(crate) async fn with_grants<T>(
         &self,
-        storage: &dyn Storage,
+        storage: &Arc<dyn Storage>,
         evaluate: impl Fn(&Grants) -> T,
     ) -> Result<T, Status> {
         for _ in 0..DELIVERY_CHECKS {
@@ -454,7 +488,7 @@ impl Authorizer {
             }
             tokio::time::sleep(DELIVERY_PAUSE).await;
         }
-        let mut follower = Follower::start(storage).await.map_err(Status::internal)?;
+        let mut follower = Follower::start(&**storage).await.map_err(Status::internal)?;
         let answer = match follower.current(&self.commits) {
             // Commits after the request arrived need not be included.
             Current::Grants(grants) | Current::Behind(grants) => Some(evaluate(grants)),

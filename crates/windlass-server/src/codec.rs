@@ -46,7 +46,7 @@ pub(crate) use self::{
     quote::{is_printable, quote as go_quote},
     time::{check_duration, go_worded},
     types::{Field, Struct},
-    yaml::to_yaml,
+    yaml::{to_yaml, to_yaml_item},
 };
 
 /// The maximum number of list elements and map entries in a body: an element may be two or three bytes in the body and

@@ -1,6 +1,7 @@
 //! Discovery of groups, versions and resources, in the legacy documents and in the aggregated document.
 //!
-//! Documents are generated from the resource table on request; the aggregated ones are generated once per table. So
+//! Documents are generated from the resource table on request; the aggregated ones are generated once per table, and
+//! again when the groups of other servers change. So
 //! they change with the table: a custom resource is discoverable as soon as its table is published. The order is part
 //! of the interface, because clients resolve ambiguous names by it: built-in groups in the order of kube-apiserver,
 //! then groups of custom resources.
@@ -72,6 +73,8 @@ pub(crate) struct Request<'a> {
     pub(crate) address: &'a str,
     /// The group versions of other servers. The lists of groups contain them.
     pub(crate) foreign: &'a [ForeignVersion<'a>],
+    /// Changes with the group versions of other servers.
+    pub(crate) generation: u64,
 }
 
 /// Answers `/api`, `/apis`, `/api/v1`, `/apis/{group}` and `/apis/{group}/{version}`, each with or without a trailing
@@ -80,13 +83,13 @@ pub(crate) struct Request<'a> {
 /// Returns `None` for an unknown path (404 in plain text), and a `NotFound` status if the group exists but not the
 /// version.
 pub(crate) fn answer(table: &ResourceTable, request: &Request<'_>) -> Option<Result<Document, Status>> {
-    let Request { path, accept, if_none_match, address, foreign } = *request;
+    let Request { path, accept, if_none_match, address, foreign, generation } = *request;
     let segments = path.trim_matches('/').split('/').collect::<Vec<_>>();
     let legacy = match segments[..] {
         ["api" | "apis"] => {
             let core = segments[0] == "api";
             return Some(negotiate(accept, true).map(|form| match form {
-                Form::Aggregated => aggregated(table, foreign, core, if_none_match),
+                Form::Aggregated => aggregated(table, (foreign, generation), core, if_none_match),
                 form if core => plain(&versions(address), &form),
                 form => plain(&group_list(table, foreign), &form),
             }));
@@ -319,16 +322,15 @@ fn storage_hash(resource: &ResourceInfo) -> Option<String> {
 
 fn aggregated(
     table: &ResourceTable,
-    foreign: &[ForeignVersion<'_>],
+    (foreign, generation): (&[ForeignVersion<'_>], u64),
     core: bool,
     if_none_match: Option<&str>,
 ) -> Document {
-    let tagged = if foreign.is_empty() {
-        Cow::Borrowed(table.aggregated(core, || aggregated_body(table, &[], core)))
+    let TaggedBody { body, etag } = if foreign.is_empty() {
+        table.aggregated(core, || aggregated_body(table, &[], core)).clone()
     } else {
-        Cow::Owned(aggregated_body(table, foreign, core))
+        table.merged(core, generation, || aggregated_body(table, foreign, core))
     };
-    let TaggedBody { body, etag } = tagged.into_owned();
     let document = Document::new(AGGREGATED, body).with_header("cache-control", "public").with_header("vary", "Accept");
     document.with_etag(etag, if_none_match)
 }

@@ -119,10 +119,20 @@ impl Encoded {
         serde_json::from_slice(&out).expect("the server encoded this JSON")
     }
 
-    /// Returns the object's metadata without the resourceVersion.
+    /// Returns the object's metadata without the resourceVersion. Reads no further than the end of the metadata.
     pub(crate) fn meta(&self) -> Result<Meta, MetaError> {
-        let mut out = Vec::with_capacity(self.len_hint());
-        self.render(Revision(0), &mut out);
+        let json = &self.bytes[HEADER..];
+        let (head, tail) = (&json[..self.slot], &json[self.slot..]);
+        let rest = &tail[..end_of_object(tail)];
+        let mut out = Vec::with_capacity(head.len() + rest.len() + 1);
+        match (head.strip_suffix(b","), rest.strip_prefix(b",")) {
+            (None, Some(rest)) => out.extend_from_slice(&[head, rest].concat()),
+            (head_without_comma, _) => {
+                out.extend_from_slice(head_without_comma.unwrap_or(head));
+                out.extend_from_slice(rest);
+            }
+        }
+        out.push(b'}');
         Meta::parse(&out)
     }
 
@@ -158,6 +168,35 @@ impl fmt::Debug for Encoded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Encoded({})", String::from_utf8_lossy(&self.bytes[HEADER..]))
     }
+}
+
+/// Returns the length of the rest of an object, up to and including its closing brace.
+fn end_of_object(rest: &[u8]) -> usize {
+    let (mut depth, mut at) = (1_usize, 0);
+    while let Some(byte) = rest.get(at) {
+        at += 1;
+        match byte {
+            b'{' => depth += 1,
+            b'}' => depth -= 1,
+            b'"' => at += end_of_string(&rest[at..]),
+            _ => {}
+        }
+        if depth == 0 {
+            return at;
+        }
+    }
+    rest.len()
+}
+
+/// Returns the length of the rest of a string, up to and including its closing quote.
+fn end_of_string(rest: &[u8]) -> usize {
+    let mut is_escaped = false;
+    let end = rest.iter().position(|byte| {
+        let ends = *byte == b'"' && !is_escaped;
+        is_escaped = *byte == b'\\' && !is_escaped;
+        ends
+    });
+    end.map_or(rest.len(), |end| end + 1)
 }
 
 fn as_u32(place: usize) -> u32 {
@@ -335,6 +374,28 @@ mod tests {
             let encoded = Encoded::new(&object, Style::BuiltIn);
             assert_eq!(encoded.value(Revision(0)), object);
             assert_eq!(encoded.value(Revision(3))["metadata"]["resourceVersion"], "3");
+        }
+    }
+
+    #[test]
+    fn metadata_is_parsed_without_the_rest_of_the_object() {
+        let labels = json!({"a}": "\\", "b": "\"}{"});
+        for (style, metadata) in [
+            (Style::BuiltIn, json!({"name": "a", "uid": "u", "generation": 3, "labels": labels})),
+            (Style::BuiltIn, json!({"labels": labels})),
+            (Style::BuiltIn, json!({"name": "a"})),
+            (Style::Custom, json!({"annotations": {"x": "}"}, "labels": labels, "name": "a", "uid": "u"})),
+        ] {
+            let object = json!({"apiVersion": "v1", "kind": "A", "data": {"metadata": {"name": "x"}},
+                "metadata": metadata, "spec": {"metadata": {"name": "y"}}});
+            let encoded = Encoded::new(&object, style);
+            let whole = Meta::parse(text(&encoded, 0).as_bytes()).unwrap();
+            assert_eq!(encoded.meta().unwrap(), whole, "{object}");
+            // The rest is not even valid JSON.
+            let mut bytes = encoded.storage_bytes().to_vec();
+            let end = bytes.len() - b"{\"metadata\":{\"name\":\"y\"}}}".len();
+            bytes.truncate(end);
+            assert_eq!(Encoded::from_storage(bytes.into()).unwrap().meta().unwrap(), whole, "{object}");
         }
     }
 

@@ -8,8 +8,9 @@ use windlass_api::Status;
 
 use crate::{
     object::Tree,
-    registry::{Registry, WebhookCalls, WriteParams},
+    registry::{Registry, ResponseBody, WebhookCalls, WriteParams, Written},
     resource::{Body, OwnRules, ResourceRules, ResourceTable, Target},
+    storage::Revision,
 };
 
 /// The time for which the start of the server waits for its resources, and the pause between two attempts.
@@ -73,15 +74,17 @@ impl ExtensionApi {
 
     /// Writes the definitions, and waits until their resources are served.
     pub(crate) async fn install(&self, registry: &Registry) -> Result<(), Status> {
+        let mut written = Revision(0);
         for definition in &self.definitions {
-            write(registry, definition).await?;
+            written = written.max(write(registry, definition).await?);
         }
         let mut missing: BTreeSet<[&str; 3]> = self.definitions.iter().flat_map(served).collect();
         let served = async {
             loop {
                 let table = registry.resources();
                 missing.retain(|[group, version, plural]| table.get(group, version, plural).is_none());
-                if missing.is_empty() {
+                // Resources of an earlier start may be served until their changed definitions are observed.
+                if missing.is_empty() && registry.observed_definitions() >= written {
                     return;
                 }
                 time::sleep(PAUSE).await;
@@ -99,8 +102,8 @@ fn served(definition: &Value) -> Vec<[&str; 3]> {
     versions.map(|version| [group, version.text(&["name"]), plural]).collect()
 }
 
-/// Creates a definition, or replaces the specification of an existing one.
-async fn write(registry: &Registry, definition: &Value) -> Result<(), Status> {
+/// Creates a definition, or replaces the specification of an existing one. Returns the revision of the write.
+async fn write(registry: &Registry, definition: &Value) -> Result<Revision, Status> {
     let resources = registry.resources();
     let Some(resource) = resources.get("apiextensions.k8s.io", "v1", "customresourcedefinitions") else {
         return Err(Status::unknown_resource());
@@ -110,8 +113,16 @@ async fn write(registry: &Registry, definition: &Value) -> Result<(), Status> {
     if let Some(found) = registry.peek(&target).await? {
         let mut object = found.value();
         object["spec"] = definition["spec"].clone();
-        return registry.update(&target, Body::Value(object), params()).await.map(drop);
+        return registry.update(&target, Body::Value(object), params()).await.map(|written| revision(&written));
     }
     let collection = Target::collection(resource, None);
-    registry.create(&collection, Body::Value(definition.clone()), params()).await.map(drop)
+    let created = registry.create(&collection, Body::Value(definition.clone()), params()).await;
+    created.map(|written| revision(&written))
+}
+
+fn revision(written: &Written) -> Revision {
+    match &written.answer {
+        ResponseBody::Object(item) => item.revision,
+        ResponseBody::Status(_) => Revision(0),
+    }
 }

@@ -22,20 +22,18 @@ use tokio::time::{self, Instant};
 use windlass_api::Status;
 
 use crate::{
-    aggregation::{self, Forwarded, RemoteService},
+    aggregation::Remotes,
     audit::{self, AuditContext, AuditedFailure, AuditedRequest, RequestAudit},
     authn::{self, Authenticated, Credentials},
     authz::AccessAttributes,
-    bootstrap,
-    codec::go_quote,
-    discovery,
+    bootstrap, discovery,
     encoded::Style,
-    flow_control::{Outcome, Schema},
+    flow_control::Schema,
     health,
-    identity::{MASTERS, User},
+    identity::User,
     kubernetes::KubernetesVersion,
     openapi,
-    request::{self, InvalidPath, Query, RequestInfo, ResourcePath},
+    request::{self, Query, RequestInfo, ResourcePath},
     resource::{ResourceInfo, ResourceTable},
     state::{State, Stopping},
     tls::ClientCertificate,
@@ -45,6 +43,9 @@ use crate::{
 mod body;
 mod compress;
 mod delete_options;
+mod failure;
+mod fairness;
+mod forward;
 mod issuer;
 mod json;
 mod media;
@@ -56,27 +57,14 @@ mod respond;
 mod watch;
 
 pub use self::body::Body;
-pub(crate) use self::read::RequestBody;
 use self::{
+    failure::Failure,
     media::{Encoding, Endpoint, ErrorEncoding},
-    read::ReadError,
 };
+pub(crate) use self::{failure::too_many_requests, read::RequestBody};
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
-/// The UIDs of the FlowSchema and the PriorityLevelConfiguration of a request.
-const FLOW_HEADERS: [HeaderName; 2] = [
-    HeaderName::from_static("x-kubernetes-pf-flowschema-uid"),
-    HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid"),
-];
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
-
-/// The response to a request that takes too long. The status has no kind and is sent as plain text.
-const TIMED_OUT: &str = concat!(
-    r#"{"metadata":{},"status":"Failure","#,
-    r#""message":"Timeout: request did not complete within the allotted timeout","#,
-    r#""reason":"Timeout","details":{},"code":504}"#,
-    "\n"
-);
 
 /// The origin of a request.
 #[derive(Clone, Debug)]
@@ -117,102 +105,6 @@ pub(crate) struct Exchange {
     audit: AuditContext,
 }
 
-/// The reason for a failed request.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    Status(Status),
-    /// Authentication or authorization failed.
-    Unauthorized(Status),
-    /// The path does not exist. Answered in plain text.
-    NotFound,
-    /// The time limit has passed. Also the answer to an incomplete body.
-    TimedOut,
-    /// The request cannot be processed. Answered in plain text.
-    Internal {
-        target: String,
-        why: String,
-    },
-    /// The path contains an invalid escape.
-    Malformed,
-    /// Too many requests run or wait.
-    Overload {
-        /// The seconds after which the client should try again.
-        retry_after: u64,
-    },
-}
-
-impl From<Status> for Failure {
-    fn from(status: Status) -> Self {
-        Self::Status(status)
-    }
-}
-
-impl From<ReadError> for Failure {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::Refused(status) => Self::Status(*status),
-            ReadError::Incomplete => Self::TimedOut,
-        }
-    }
-}
-
-impl From<InvalidPath> for Failure {
-    fn from(error: InvalidPath) -> Self {
-        let why =
-            format!("failed to create RequestInfo: unable to determine kind and namespace from url, {}", error.path);
-        Self::Internal { target: error.path, why }
-    }
-}
-
-impl Failure {
-    fn code(&self) -> u16 {
-        match self {
-            Self::Status(status) | Self::Unauthorized(status) => status.code,
-            Self::NotFound => 404,
-            Self::Malformed => 400,
-            Self::Overload { .. } => 429,
-            Self::TimedOut => 504,
-            Self::Internal { .. } => 500,
-        }
-    }
-
-    /// Returns the status in the response, if its encoding could be negotiated. The audit log contains no other.
-    fn negotiated(&self, encoding: ErrorEncoding) -> Option<&Status> {
-        match (self, encoding) {
-            (Self::Status(status) | Self::Unauthorized(status), ErrorEncoding::As(_)) => Some(status),
-            _ => None,
-        }
-    }
-
-    fn response(&self, encoding: ErrorEncoding) -> Response<Body> {
-        match self {
-            Self::Status(status) => respond::status(status, encoding),
-            Self::Unauthorized(status) => respond::unauthorized(status, encoding),
-            Self::NotFound => respond::text(StatusCode::NOT_FOUND, "404 page not found\n"),
-            Self::Malformed => respond::text(StatusCode::BAD_REQUEST, "400 Bad Request"),
-            Self::Overload { retry_after } => {
-                let mut response = too_many_requests();
-                response.headers_mut().insert(header::RETRY_AFTER, (*retry_after).into());
-                response
-            }
-            Self::TimedOut => respond::respond(StatusCode::GATEWAY_TIMEOUT, respond::TEXT, Body::whole(TIMED_OUT)),
-            Self::Internal { target, why } => {
-                let message = format!("Internal Server Error: {}: {why}\n", go_quote(target));
-                // As in kube-apiserver, the text must not look like HTML.
-                let message = message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-                respond::text(StatusCode::INTERNAL_SERVER_ERROR, message)
-            }
-        }
-    }
-}
-
-/// Returns kube-apiserver's response to a client that must read its responses or wait before it sends another request.
-pub(crate) fn too_many_requests() -> Response<Body> {
-    let mut response = respond::text(StatusCode::TOO_MANY_REQUESTS, "Too many requests, please try again later.\n");
-    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-    response
-}
-
 /// Answers a request. Every failure, including a panic, becomes a response.
 pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Request<RequestBody>) -> Response<Body> {
     let (Parts { method, uri, headers, .. }, body) = request.into_parts();
@@ -251,7 +143,7 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
         let limit = exchange.time_limit(&server).ok().flatten();
         exchange.deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         if exchange.info.resource.is_some() {
-            let started = pin!(server.start().map_err(Failure::from));
+            let started = pin!(server.registry().map_ok(drop).map_err(Failure::from));
             until(exchange.deadline, started).await?;
         }
         let audited = AuditedRequest {
@@ -300,9 +192,7 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
     }
     let headers = response.headers_mut();
     headers.insert(AUDIT_ID, audit_id);
-    if let Some(uids) = schema.as_deref().and_then(Schema::uids) {
-        headers.extend(FLOW_HEADERS.into_iter().zip(uids.iter().cloned()));
-    }
+    fairness::add_headers(schema.as_deref(), headers);
     headers.entry(header::CACHE_CONTROL).or_insert(NO_CACHE);
     for warning in warnings.headers() {
         headers.append(header::WARNING, warning);
@@ -341,18 +231,16 @@ async fn answer_caller(
         let impersonated = pin!(impersonate(server, caller, &exchange));
         until(deadline, impersonated).await?
     };
-    let outcome = enter(server, &exchange).await;
+    let outcome = fairness::enter(server, &exchange).await;
     *schema = outcome.schema;
     let running = outcome.admitted.map_err(|retry_after| Failure::Overload { retry_after })?;
     {
         let authorized = pin!(authorize(server, &exchange));
         until(deadline, authorized).await?;
     }
-    // Another server may never begin its response to a watch. As in kube-apiserver, it occupies no seats here.
-    let is_delegated =
-        exchange.info.is_long_running() && server.aggregation().remotes().route(&exchange.info.path).is_some();
-    let _running = Some(running).filter(|_| !is_delegated);
-    until(deadline, pin!(answer(server, exchange, body))).await
+    let remotes = server.aggregation().remotes();
+    let _running = Some(running).filter(|_| fairness::keeps_seats(&exchange, &remotes));
+    until(deadline, pin!(answer(server, exchange, body, &remotes))).await
 }
 
 /// Drops the work of a request at its deadline. A commit that the storage has received may happen.
@@ -400,20 +288,6 @@ async fn impersonate(server: &State, caller: Arc<User>, exchange: &Exchange) -> 
     })
 }
 
-/// Waits until a request may run. The seats of the request are occupied until its response begins.
-async fn enter(server: &State, exchange: &Exchange) -> Outcome {
-    let Exchange { info, query, user, deadline, .. } = exchange;
-    // The mandatory schema for administrators is built in. A failure is reported by the authorization.
-    if server.flow_control().fairness().is_some() && !user.is_in(MASTERS) {
-        let ready = pin!(server.ensure_deferred().map_err(Failure::from));
-        let _ = until(*deadline, ready).await;
-    }
-    let limit = exchange.time_limit(server).ok().flatten().unwrap_or(server.request_timeout);
-    let limit = deadline.map_or(limit, |deadline| limit.min(deadline.saturating_duration_since(Instant::now())));
-    let second = || u64::try_from(server.clock().now().as_second()).unwrap_or_default();
-    server.flow_control().enter(info, query, user, limit, second).await
-}
-
 /// Returns an error unless the user of a request has the permission.
 async fn authorize(server: &State, exchange: &Exchange) -> Result<(), Failure> {
     let Exchange { info, audit, user, .. } = exchange;
@@ -433,7 +307,12 @@ async fn authorize(server: &State, exchange: &Exchange) -> Result<(), Failure> {
 }
 
 /// Answers an authorized request. Most requests are for resources, so these are routed first.
-async fn answer(server: &Arc<State>, exchange: Exchange, body: RequestBody) -> Result<Response<Body>, Failure> {
+async fn answer(
+    server: &Arc<State>,
+    exchange: Exchange,
+    body: RequestBody,
+    remotes: &Remotes,
+) -> Result<Response<Body>, Failure> {
     if exchange.info.path.starts_with("//") {
         return Err(Failure::NotFound);
     }
@@ -443,9 +322,9 @@ async fn answer(server: &Arc<State>, exchange: Exchange, body: RequestBody) -> R
             return Err(Failure::NotFound);
         }
     }
-    let (remotes, path) = (server.aggregation().remotes(), exchange.info.path.as_str());
+    let path = exchange.info.path.as_str();
     if let Some(remote) = remotes.route(path).or_else(|| remotes.openapi_route(path)) {
-        return forward(server, &exchange, remote, body).await;
+        return forward::forward(server, &exchange, remote, body).await;
     }
     match &exchange.info.resource {
         // The legacy proxy verb is recognized for authorization, but no longer served.
@@ -455,34 +334,6 @@ async fn answer(server: &Arc<State>, exchange: Exchange, body: RequestBody) -> R
             Some(response) => Ok(response),
             None => answer_discovery(server, &exchange).await,
         },
-    }
-}
-
-/// Forwards a request to another API server.
-async fn forward(
-    server: &Arc<State>,
-    exchange: &Exchange,
-    remote: &RemoteService,
-    body: RequestBody,
-) -> Result<Response<Body>, Failure> {
-    let registry = server.registry().await?;
-    let forwarded = Forwarded {
-        method: &exchange.method,
-        path: &exchange.info.path,
-        query: &exchange.query,
-        headers: &exchange.headers,
-        user: &exchange.user,
-        front_proxy: server.authenticator().front_proxy(),
-        client: exchange.remote,
-        audit_id: &exchange.audit_id,
-    };
-    match aggregation::forward(registry, remote, &forwarded, body).await {
-        Ok(response) => Ok(response.map(Body::received)),
-        // The refusal of a redirect replaces the body of the response, without a line feed.
-        Err(refusal) if refusal.code == StatusCode::BAD_GATEWAY => {
-            Ok(respond::respond(refusal.code, respond::TEXT, Body::whole(refusal.text)))
-        }
-        Err(refusal) => Ok(respond::text(refusal.code, refusal.text + "\n")),
     }
 }
 
@@ -555,7 +406,9 @@ async fn answer_discovery(server: &Arc<State>, exchange: &Exchange) -> Result<Re
     let remotes = server.aggregation().remotes();
     let foreign = remotes.versions();
     let address = server.address().to_string();
-    let request = discovery::Request { path, accept, if_none_match: known, address: &address, foreign: &foreign };
+    let generation = remotes.generation();
+    let request =
+        discovery::Request { path, accept, if_none_match: known, address: &address, foreign: &foreign, generation };
     let document = if let Some(document) = discovery::answer(&table, &request) {
         let document = document?;
         if exchange.audit.wants_response()

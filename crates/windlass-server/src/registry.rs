@@ -13,9 +13,13 @@
 use std::{
     any::Any,
     fmt,
-    sync::{Arc, OnceLock, Weak},
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
+use futures::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use windlass_api::{Clock, DryRun, Entropy, FieldValidation, Status};
@@ -24,6 +28,7 @@ use crate::{
     audit::AuditContext,
     encoded::Encoded,
     identity::User,
+    offload::{LARGE, offload_future},
     resource::{Conversions, Item, OwnRules, ResourceInfo, ResourceTable, Target, WriteContext},
     storage::{Change, CommitError, Revision, Storage, StorageError, StoredValue, last_commits::LastCommits},
     trace_context::TraceContext,
@@ -62,7 +67,7 @@ pub(crate) use self::{
     audited::record_request,
     delete::{AdmissionState, DeleteParams},
     field_manager::type_of as merge_type,
-    list::{ItemList, ListParams},
+    list::{ItemList, ListParams, ScopeSize},
     list_lag::ListLag,
     meta::set_namespace,
     patch::PatchType,
@@ -97,6 +102,8 @@ struct Inner {
     list_lag: OnceLock<ListLag>,
     last_commits: OnceLock<Arc<LastCommits>>,
     own_rules: OnceLock<OwnRules>,
+    /// The revision up to which the changes of CustomResourceDefinitions have taken effect.
+    observed_definitions: AtomicU64,
     /// The progress of the configuration of priority and fairness.
     applied: OnceLock<AppliedWrites<2>>,
     /// Background tasks. They end when they are dropped with the registry.
@@ -199,6 +206,7 @@ impl Registry {
             list_lag: OnceLock::new(),
             last_commits: OnceLock::new(),
             own_rules: OnceLock::new(),
+            observed_definitions: AtomicU64::new(0),
             applied: OnceLock::new(),
             tasks: Mutex::default(),
         }));
@@ -274,6 +282,12 @@ impl Registry {
         }
     }
 
+    /// Returns the size of an object as of a short time ago, in bytes. Returns 0 if it is not known.
+    pub(crate) async fn recent_size(&self, target: &Target) -> usize {
+        let stored = self.recently_stored(&target.key(target.name())).await;
+        stored.ok().flatten().map_or(0, |value| value.body.len())
+    }
+
     /// Returns recent states of a collection's objects in their stored version. They include the writes of this server.
     pub(crate) async fn peek_all(&self, target: &Target) -> Result<Vec<Item>, Status> {
         let range = self.0.storage.range_recent(&target.prefix()).await;
@@ -314,6 +328,16 @@ impl Registry {
     pub(crate) fn set_own_rules(&self, rules: OwnRules) {
         // Set once, when the server starts.
         let _ = self.0.own_rules.set(rules);
+    }
+
+    /// Records that the changes of CustomResourceDefinitions up to a revision have taken effect.
+    pub(crate) fn observe_definitions(&self, revision: Revision) {
+        self.0.observed_definitions.fetch_max(revision.0, Ordering::AcqRel);
+    }
+
+    /// Returns the revision up to which the changes of CustomResourceDefinitions have taken effect.
+    pub(crate) fn observed_definitions(&self) -> Revision {
+        Revision(self.0.observed_definitions.load(Ordering::Acquire))
     }
 
     /// Records the commits from now on.
@@ -380,7 +404,7 @@ impl Registry {
     }
 
     /// Returns an item in the version that the client requested.
-    async fn convert_item(resource: &ResourceInfo, item: Item) -> Result<Item, Status> {
+    async fn convert_item(resource: &Arc<ResourceInfo>, item: Item) -> Result<Item, Status> {
         if resource.conversion.is_none() {
             return Ok(item);
         }
@@ -388,11 +412,18 @@ impl Registry {
         converted.pop().ok_or_else(|| Status::internal("an object was lost in a conversion"))
     }
 
-    /// Returns items in the version that the client requested.
-    async fn convert_items(resource: &ResourceInfo, items: Vec<Item>) -> Result<Vec<Item>, Status> {
+    /// Returns items in the version that the client requested. Many bytes are converted outside of the runtime.
+    async fn convert_items(resource: &Arc<ResourceInfo>, items: Vec<Item>) -> Result<Vec<Item>, Status> {
         if resource.conversion.is_none() {
             return Ok(items);
         }
+        let resource = Arc::clone(resource);
+        let is_large = items.iter().map(|item| item.encoded.len_hint()).sum::<usize>() >= LARGE;
+        let converted: BoxFuture<'static, _> = Box::pin(async move { Self::convert_all(&resource, &items).await });
+        if is_large { offload_future(converted).await? } else { converted.await }
+    }
+
+    async fn convert_all(resource: &ResourceInfo, items: &[Item]) -> Result<Vec<Item>, Status> {
         let shown = resource.convert_stored(items.iter().map(Item::value).collect()).await?;
         let present = |(item, value): (&Item, Value)| {
             let value = resource.shape.normalize(value, FieldValidation::Ignore)?.value;

@@ -339,7 +339,8 @@ impl ServerBuilder {
         let entropy = self.entropy.unwrap_or_default();
         let schemas: Vec<_> = flowcontrol::schemas("").into_iter().map(|(schema, _)| schema).collect();
         let audit = self.audit.and_then(|audit| audit.build(self.clock.clone(), entropy.clone()));
-        Server(Arc::new(State {
+        Server(Arc::new_cyclic(|this| State {
+            this: this.clone(),
             clock: self.clock,
             entropy,
             audit,

@@ -1,6 +1,11 @@
 //! The state of a running server, shared by its requests.
 
-use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    net::SocketAddr,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -25,6 +30,8 @@ use crate::{
 
 /// The state of a server.
 pub(crate) struct State {
+    /// This state, for work that continues when its request ends.
+    pub(crate) this: Weak<Self>,
     pub(crate) clock: Clock,
     pub(crate) entropy: Entropy,
     pub(crate) authenticator: Authenticator,
@@ -76,40 +83,53 @@ impl fmt::Debug for AddedCheck {
 pub(crate) struct Stopping(pub(crate) watch::Receiver<bool>);
 
 impl State {
-    /// Starts the registry, unless a request already did. The start continues when this request ends.
-    pub(crate) async fn start(self: &Arc<Self>) -> Result<(), Status> {
-        if self.registry.initialized() {
-            return Ok(());
+    /// Returns the registry, and starts it with the first request that needs it. A failed start is retried. A start
+    /// continues when its request ends or is not polled.
+    pub(crate) async fn registry(&self) -> Result<&Registry, Status> {
+        if self.registry.get().is_none() {
+            self.run(|state| async move { state.registry.get_or_try_init(|| state.start_registry()).await.map(drop) })
+                .await?;
         }
-        let state = Arc::clone(self);
-        let started = tokio::spawn(async move { state.registry().await.map(drop) }).await;
-        started.unwrap_or_else(|error| Err(Status::internal(error)))
+        self.registry.get().ok_or_else(|| Status::internal("the server has not started"))
     }
 
-    /// Returns the registry, and starts it with the first request that needs it. A failed start is retried.
-    pub(crate) async fn registry(&self) -> Result<&Registry, Status> {
-        let start = || async {
-            let (clock, entropy) = (self.clock.clone(), self.entropy.clone());
-            let (storage, authorizer) = (self.storage.clone(), Arc::clone(&self.authorizer));
-            let own = Announced { address: self.address(), stopping: self.stopping.subscribe() };
-            let (registry, presence) =
-                bootstrap::start(storage, clock, entropy, self.choices.clone(), authorizer, own).await?;
-            *self.presence.lock() = presence;
-            registry.keep_task(aggregation::start(&registry, &self.aggregation).await?);
-            let authorities = self.authorities.lock().clone();
-            let published = bootstrap::publish_authorities(&registry, &authorities, self.authenticator.front_proxy());
-            if let Err(error) = published.await {
-                tracing::warn!(%error, "cannot publish the CAs of clients in kube-system");
-            }
-            Ok(registry)
-        };
-        self.registry.get_or_try_init(start).await
+    async fn start_registry(&self) -> Result<Registry, Status> {
+        let (clock, entropy) = (self.clock.clone(), self.entropy.clone());
+        let (storage, authorizer) = (self.storage.clone(), Arc::clone(&self.authorizer));
+        let own = Announced { address: self.address(), stopping: self.stopping.subscribe() };
+        let (registry, presence) =
+            bootstrap::start(storage, clock, entropy, self.choices.clone(), authorizer, own).await?;
+        *self.presence.lock() = presence;
+        registry.keep_task(aggregation::start(&registry, &self.aggregation).await?);
+        let authorities = self.authorities.lock().clone();
+        let published = bootstrap::publish_authorities(&registry, &authorities, self.authenticator.front_proxy());
+        if let Err(error) = published.await {
+            tracing::warn!(%error, "cannot publish the CAs of clients in kube-system");
+        }
+        Ok(registry)
     }
 
     /// Creates the roles, flow control objects and API services if they are missing.
     pub(crate) async fn ensure_deferred(&self) -> Result<(), Status> {
-        let registry = self.registry().await?;
-        self.deferred.get_or_try_init(|| bootstrap::ensure_deferred(registry, &self.flow_control)).await.copied()
+        if self.deferred.initialized() {
+            return Ok(());
+        }
+        self.run(|state| async move {
+            let registry = state.registry().await?;
+            let create = || bootstrap::ensure_deferred(registry, &state.flow_control);
+            state.deferred.get_or_try_init(create).await.copied()
+        })
+        .await
+    }
+
+    /// Runs work that several requests wait for in a task, which a request that is not polled does not delay.
+    async fn run<W>(&self, work: impl FnOnce(Arc<Self>) -> W) -> Result<(), Status>
+    where
+        W: Future<Output = Result<(), Status>> + Send + 'static,
+    {
+        let state = self.this.upgrade().ok_or_else(|| Status::internal("the server has ended"))?;
+        let work: BoxFuture<'static, _> = Box::pin(work(state));
+        tokio::spawn(work).await.unwrap_or_else(|error| Err(Status::internal(error)))
     }
 
     /// Decides whether a user may perform a request, by the current roles.
@@ -117,7 +137,7 @@ impl State {
         if !self.authorizer.is_unrestricted(user) {
             self.ensure_deferred().await?;
         }
-        self.authorizer.decide(&*self.storage, user, attempt).await
+        self.authorizer.decide(&self.storage, user, attempt).await
     }
 
     /// Returns an error unless the user may perform the request.
@@ -125,7 +145,7 @@ impl State {
         if !self.authorizer.is_unrestricted(user) {
             self.ensure_deferred().await?;
         }
-        self.authorizer.require(&*self.storage, user, attempt).await
+        self.authorizer.require(&self.storage, user, attempt).await
     }
 
     /// Reports whether authorization webhooks are called. If so, a user's rules don't include all of their permissions.
@@ -136,7 +156,7 @@ impl State {
     /// Returns all rules for a user in a namespace, and the names of missing roles.
     pub(crate) async fn rules_of(&self, user: &User, namespace: &str) -> Result<(Vec<Rule>, Vec<RoleName>), Status> {
         self.ensure_deferred().await?;
-        self.authorizer.rules_of(&*self.storage, user, namespace).await
+        self.authorizer.rules_of(&self.storage, user, namespace).await
     }
 
     pub(crate) fn authenticator(&self) -> &Authenticator {

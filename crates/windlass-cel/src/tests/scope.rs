@@ -139,3 +139,42 @@ fn patches_are_constructed_as_json() {
     assert!(compile("[JSONPatch{op: 1}]", Expected::Patch).is_err());
     assert!(compile("[]", Expected::Patch).is_err());
 }
+
+#[test]
+fn variables_see_the_ones_before_them_and_replaced_ones_keep_their_type() {
+    let environment = ALL.environment();
+    let mut composition = Composition::default();
+    composition.add("a", "1", &environment).unwrap();
+    let before = composition.extend(&environment);
+    composition.add("a", "'text'", &environment).unwrap();
+    composition.add("b", "variables.a", &environment).unwrap();
+    let after = composition.extend(&environment);
+    assert!(before.compile("variables.a + 1 == 2", Expected::Bool).is_ok());
+    assert!(before.compile("variables.b == ''", Expected::Bool).is_err());
+    assert!(after.compile("variables.a + 1 == 2", Expected::Bool).is_err());
+    assert!(after.compile("variables.b == ''", Expected::Bool).is_ok());
+}
+
+#[test]
+fn environments_of_a_policy_share_the_types_of_its_variables() {
+    let environment = ALL.environment();
+    let mut composition = Composition::default();
+    composition.add("first", "1", &environment).unwrap();
+    let environments: Vec<_> = (0..100).map(|_| composition.extend(&environment)).collect();
+    assert!(composition.shares_types() > environments.len(), "a clone of the environment has no types of its own");
+}
+
+#[test]
+fn type_of_a_variable_that_is_too_deep_is_unknown() {
+    let environment = ALL.environment();
+    let mut composition = Composition::default();
+    composition.add("v0", "[1]", &environment).unwrap();
+    let mut refused = 0;
+    for number in 1..6_000 {
+        let source = format!("[variables.v{}]", number - 1);
+        refused += usize::from(composition.add(&format!("v{number}"), &source, &environment).is_err());
+    }
+    assert!(refused > 0);
+    // Every type is shallow enough to be dropped on the stack of a test.
+    drop(composition);
+}

@@ -121,7 +121,7 @@ async fn is_allowed(
     for name in [signer, &format!("{domain}/*")] {
         let object =
             Object::Resource { group: GROUP, version: "*", resource: "signers", subresource: "", namespace: "", name };
-        if authorizer.decide(&**registry.storage(), user, &AccessAttributes::new(verb, object)).await?.is_allowed() {
+        if authorizer.decide(registry.storage(), user, &AccessAttributes::new(verb, object)).await?.is_allowed() {
             return Ok(true);
         }
     }

@@ -40,7 +40,7 @@ impl Admission for CreateOnUpdate {
                 name: &write.context.name,
             };
             let attempt = AccessAttributes::new("create", object);
-            self.0.require(&**registry.storage(), &write.context.user, &attempt).await
+            self.0.require(registry.storage(), &write.context.user, &attempt).await
         })
     }
 }

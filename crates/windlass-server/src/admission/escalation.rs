@@ -78,8 +78,7 @@ impl NoEscalation {
         if self.is_allowed(registry, write, "bind", resource, &role.name).await? {
             return Ok(());
         }
-        let rules =
-            self.0.with_grants(&**registry.storage(), |grants| grants.rules(&role).map(<[Rule]>::to_vec)).await?;
+        let rules = self.0.with_grants(registry.storage(), |grants| grants.rules(&role).map(<[Rule]>::to_vec)).await?;
         // For a missing role kube-apiserver reports the kind of the request.
         let rules = rules.ok_or_else(|| Status::not_found(&write.resource.group_resource(), &role.name))?;
         self.check(registry, write, &rules).await
@@ -96,13 +95,13 @@ impl NoEscalation {
         let namespace = &write.namespace;
         let object = Object::Resource { group: GROUP, version: "*", resource, subresource: "", namespace, name };
         let decision =
-            self.0.decide(&**registry.storage(), &write.context.user, &AccessAttributes::new(verb, object)).await?;
+            self.0.decide(registry.storage(), &write.context.user, &AccessAttributes::new(verb, object)).await?;
         Ok(decision.is_allowed())
     }
 
     async fn check(&self, registry: &Registry, write: &Attributes, rules: &[Rule]) -> Result<(), Status> {
         let user = &write.context.user;
-        let (held, missing_roles) = self.0.rules_of(&**registry.storage(), user, &write.namespace).await?;
+        let (held, missing_roles) = self.0.rules_of(registry.storage(), user, &write.namespace).await?;
         let missing = missing(&held, rules);
         if missing.is_empty() {
             return Ok(());

@@ -188,7 +188,7 @@ impl<'a> Evaluator<'a> {
         };
         let selected_node = selector.as_ref().and_then(|selector| selector.exact("spec.nodeName"));
         let attributes = AccessAttributes { verb: &check.verb, object, selected_node };
-        let decision = self.authorizer.decide(&**self.registry.storage(), user, &attributes).await?;
+        let decision = self.authorizer.decide(self.registry.storage(), user, &attributes).await?;
         let error = match &decision {
             Decision::Failed { problem, .. } => Some(problem.clone()),
             _ => None,

@@ -359,7 +359,7 @@ impl Restricted<'_> {
         };
         let attempt = AccessAttributes::new("request-serviceaccounts-token-audience", object);
         let user = &self.write.context.user;
-        if self.plugin.0.decide(&**self.registry.storage(), user, &attempt).await?.is_allowed() {
+        if self.plugin.0.decide(self.registry.storage(), user, &attempt).await?.is_allowed() {
             return Ok(());
         }
         let (audience, user) = (go_quote(audience), &user.name);

@@ -119,7 +119,7 @@ impl Controller {
     /// Records the state of an object, and restarts its task if its specification has changed.
     fn observe(&mut self, object: &Value) {
         let name = object.text(&["metadata", "name"]);
-        let known = self.aggregation.remotes().0.get(name).is_some_and(|remote| remote.is_of(object));
+        let known = self.aggregation.remotes().services.get(name).is_some_and(|remote| remote.is_of(object));
         if known {
             self.aggregation.change_one(name, |remote| remote.observe(object));
             return;
@@ -194,7 +194,7 @@ impl Check {
 
     /// Checks the API service once. Returns `None` if it no longer exists.
     async fn check_once(&mut self, registry: &Registry) -> Option<Outcome> {
-        let remote = self.aggregation.remotes().0.get(&self.name).cloned()?;
+        let remote = self.aggregation.remotes().services.get(&self.name).cloned()?;
         let (found, address) = availability::check(registry, &remote).await;
         let recorded = availability::record(registry, &self.name, &found).await;
         let is_unchanged = self.last_found.replace(found.holds) == Some(found.holds);

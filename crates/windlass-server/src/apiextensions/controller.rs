@@ -117,6 +117,7 @@ impl Controller {
         for name in removed {
             self.forget(registry, &name);
         }
+        registry.observe_definitions(range.revision);
         Ok(range.revision)
     }
 
@@ -166,6 +167,7 @@ impl Controller {
         let Some(name) = event.key.strip_prefix(PREFIX).map(str::to_owned) else { return };
         // Ignores the controller's own writes.
         if self.definitions.get(&name).is_some_and(|known| known.revision >= event.revision) {
+            registry.observe_definitions(event.revision);
             return;
         }
         let state = event.current.and_then(|value| Some((decode(&value.body, value.modified)?, value.modified)));
@@ -177,6 +179,9 @@ impl Controller {
         drop(registry);
         for name in std::iter::once(name).chain(freed) {
             self.sync(&name).await;
+        }
+        if let Some(registry) = self.registry.upgrade() {
+            registry.observe_definitions(event.revision);
         }
     }
 

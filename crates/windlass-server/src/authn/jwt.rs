@@ -24,7 +24,6 @@ use serde_json::{Map, Value};
 pub(super) use self::configuration::AnonymousConfiguration;
 pub use self::configuration::{AuthenticationConfiguration, AuthenticationConfigurationError, OidcOptions};
 use self::{configuration::JwtAuthenticator, keys::WebKey, mapping::Mapping, provider::Provider};
-use super::fetch::Fetcher;
 use crate::{codec::go_quote, identity::User, object::Tree};
 
 /// The tolerated clock difference for tokens that are not valid yet, in seconds.
@@ -57,14 +56,16 @@ struct Parts<'t> {
 }
 
 impl JwtIssuers {
-    /// Replaces the issuers. `disallowed` has the issuers of service account tokens.
+    /// Replaces the issuers. Those with the same source of keys keep their keys. `disallowed` has the issuers of service account tokens.
     pub(super) fn configure(
         &self,
         configuration: &AuthenticationConfiguration,
         disallowed: &[String],
     ) -> Result<(), AuthenticationConfigurationError> {
         configuration.validate(disallowed)?;
-        let issuers = configuration.issuers.iter().map(|issuer| JwtIssuer::new(issuer, &configuration.algorithms));
+        let known = Arc::clone(&self.0.read());
+        let issuers = configuration.issuers.iter();
+        let issuers = issuers.map(|issuer| JwtIssuer::new(issuer, &configuration.algorithms, &known));
         *self.0.write() = issuers.collect::<Result<_, _>>()?;
         Ok(())
     }
@@ -111,17 +112,26 @@ impl<'t> Parts<'t> {
 }
 
 impl JwtIssuer {
-    fn new(configured: &JwtAuthenticator, algorithms: &[String]) -> Result<Self, AuthenticationConfigurationError> {
+    fn new(
+        configured: &JwtAuthenticator,
+        algorithms: &[String],
+        known: &[Self],
+    ) -> Result<Self, AuthenticationConfigurationError> {
         let JwtAuthenticator { issuer, .. } = configured;
-        let fetcher = Fetcher::new(&issuer.certificate_authority)
-            .map_err(|source| AuthenticationConfigurationError::Client { url: issuer.url.clone(), source })?;
+        let (url, discovery, authority) = (&*issuer.url, issuer.discovery(), &*issuer.certificate_authority);
+        let mut providers = known.iter().map(|known| &known.provider);
+        let provider = match providers.find(|provider| provider.has_settings(url, discovery, authority)) {
+            Some(provider) => provider.clone(),
+            None => Provider::new(url, discovery, authority)
+                .map_err(|source| AuthenticationConfigurationError::Client { url: url.to_owned(), source })?,
+        };
         let algorithms = if algorithms.is_empty() { vec!["RS256".to_owned()] } else { algorithms.to_vec() };
         Ok(Self {
             url: issuer.url.clone(),
             audiences: issuer.audiences.clone(),
             algorithms,
             mapping: Mapping::new(configured),
-            provider: Provider::new(&issuer.url, issuer.discovery(), fetcher),
+            provider,
         })
     }
 

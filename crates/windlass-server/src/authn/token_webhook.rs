@@ -215,21 +215,34 @@ impl TokenCalls {
         let (webhook, permits, state) = (Arc::clone(&self.webhook), Arc::clone(&self.permits), Arc::clone(&self.state));
         let (token, audiences, own) = (token.to_owned(), audiences.to_vec(), own.to_vec());
         let task = tokio::spawn(async move {
+            let call = CallInProgress { key, state };
             let waited = time::timeout(TIMEOUT, permits.acquire()).await;
             let answer = match waited {
                 Ok(Ok(_permit)) => webhook.call(&token, &audiences, &own).await,
                 _ => Err("too many calls of the token webhook are in progress".to_owned()),
             };
-            state.lock().finish(key, &answer, webhook.cache_ttl);
+            call.state.lock().remember(key, &answer, webhook.cache_ttl);
             answer
         });
         async move { task.await.unwrap_or_else(|error| Err(error.to_string())) }.boxed().shared()
     }
 }
 
+/// A call in progress. Dropping it ends the call, also after a panic of the webhook.
+struct CallInProgress {
+    key: Key,
+    state: Arc<Mutex<State>>,
+}
+
+impl Drop for CallInProgress {
+    fn drop(&mut self) {
+        self.state.lock().calls.remove(&self.key);
+    }
+}
+
 impl State {
-    fn finish(&mut self, key: Key, answer: &Answer, lifetime: Duration) {
-        self.calls.remove(&key);
+    /// Caches an answer.
+    fn remember(&mut self, key: Key, answer: &Answer, lifetime: Duration) {
         let Ok(answer) = answer else { return };
         if lifetime.is_zero() {
             return;

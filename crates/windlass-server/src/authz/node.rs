@@ -8,16 +8,16 @@ use std::{collections::HashMap, fmt, sync::Arc};
 use futures::{FutureExt as _, StreamExt as _};
 use serde_json::Value;
 use tokio::task::unconstrained;
+use windlass_api::Status;
 
 use super::{AccessAttributes, Object, Rule, default_roles};
 use crate::{
     identity::User,
     kubernetes::KubernetesVersion,
     object::Tree,
+    offload::{LARGE, PART, offload},
     resource::Item,
-    storage::{
-        EventStream, RangeQuery, Revision, Storage, StorageError, StorageEvent, StoredValue, last_commits::LastCommits,
-    },
+    storage::{EventStream, RangeQuery, Revision, Storage, StorageEvent, StoredValue, last_commits::LastCommits},
 };
 
 const PREFIX: &str = "system:node:";
@@ -527,15 +527,33 @@ fn secrets_of_volume(volume: &Value, namespace: &str) -> Vec<(String, String)> {
 // === impl GraphFollower ===
 
 impl GraphFollower {
-    /// Reads the stored objects, and starts to watch them.
-    pub(super) async fn start(storage: &dyn Storage) -> Result<Self, StorageError> {
+    /// Reads the stored objects, and starts to watch them. Many objects are decoded outside of the runtime.
+    pub(super) async fn start(storage: &dyn Storage) -> Result<Self, Status> {
         let mut follower = Self { graph: Graph::default(), events: Vec::new() };
         for prefix in WATCHED {
-            let range = storage.range(RangeQuery::prefix(prefix)).await?;
-            for value in &range.values {
-                follower.graph.put(&value.key, Some(value));
+            let range = storage.range(RangeQuery::prefix(prefix)).await.map_err(Status::internal)?;
+            let mut values = range.values.into_iter();
+            while !values.as_slice().is_empty() {
+                let mut bytes = 0;
+                let mut is_in_part = |value: &StoredValue| {
+                    bytes += value.body.len();
+                    bytes <= PART
+                };
+                // A part has at least one object.
+                let count = values.as_slice().iter().take_while(|value| is_in_part(value)).count().max(1);
+                let part: Vec<StoredValue> = values.by_ref().take(count).collect();
+                let is_large = bytes >= LARGE;
+                let mut graph = std::mem::take(&mut follower.graph);
+                let put = move || {
+                    for value in &part {
+                        graph.put(&value.key, Some(value));
+                    }
+                    graph
+                };
+                follower.graph = if is_large { offload(put).await? } else { put() };
             }
-            follower.events.push((storage.watch(prefix, range.revision).await?, range.revision));
+            let events = storage.watch(prefix, range.revision).await.map_err(Status::internal)?;
+            follower.events.push((events, range.revision));
         }
         Ok(follower)
     }

@@ -98,7 +98,7 @@ fn missing_permissions_have_one_line_per_resource() {
 }
 
 struct Stored {
-    storage: MemoryStorage,
+    storage: Arc<dyn Storage>,
     authorizer: Authorizer,
 }
 
@@ -147,7 +147,7 @@ impl suite::Forward for Late {
 #[tokio::test(start_paused = true)]
 async fn answered_commit_is_included_before_its_event_arrives() {
     for delay in [Some(Duration::from_millis(20)), None] {
-        let late = Late { storage: MemoryStorage::default(), delay };
+        let late: Arc<dyn Storage> = Arc::new(Late { storage: MemoryStorage::default(), delay });
         let authorizer = Authorizer::new(Authorization::Rbac, None, KubernetesVersion::default());
         let jane = user("jane", &[]);
         let is_allowed = async || authorizer.decide(&late, &jane, &attempt("get  pods")).await.unwrap().is_allowed();
@@ -178,7 +178,7 @@ fn user(name: &str, groups: &[&str]) -> User {
 
 #[tokio::test]
 async fn role_changes_apply_to_the_next_request() {
-    let stored = Stored { storage: MemoryStorage::default(), authorizer: Authorizer::default() };
+    let stored = Stored { storage: Arc::new(MemoryStorage::default()), authorizer: Authorizer::default() };
     let (jane, robot) = (user("jane", &["devs"]), user("system:serviceaccount:n:robot", &[]));
     assert_eq!(stored.decision(&jane, "get  pods").await, "()");
     stored
@@ -223,7 +223,7 @@ async fn refusals_name_their_authorizer_since_1_37() {
         }));
         let chain = configuration.unwrap().connect(|_| Err("there is no webhook".into())).unwrap();
         let authorizer = Authorizer::new(Authorization::Rbac, None, kubernetes);
-        let stored = Stored { storage: MemoryStorage::default(), authorizer };
+        let stored = Stored { storage: Arc::new(MemoryStorage::default()), authorizer };
         let subject = json!({"kind": "User", "name": "jane"});
         let binding = json!({"roleRef": {"kind": "ClusterRole", "name": "reader"}, "subjects": [subject]});
         stored.put("/registry/rolebindings/n/b", binding).await;
@@ -241,7 +241,7 @@ async fn refusals_name_their_authorizer_since_1_37() {
 
 #[tokio::test]
 async fn roles_are_relisted_after_the_watch_ends() {
-    let storage = MemoryStorage::default();
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::default());
     let stored = Stored { storage, authorizer: Authorizer::default() };
     let jane = user("jane", &[]);
     assert_eq!(stored.decision(&jane, "get  pods").await, "()");
@@ -262,7 +262,7 @@ async fn roles_are_relisted_after_the_watch_ends() {
 
 #[tokio::test]
 async fn masters_and_always_allow_need_no_role() {
-    let storage = MemoryStorage::default();
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::default());
     let stored = Stored { storage, authorizer: Authorizer::default() };
     assert_eq!(stored.decision(&user("root", &[MASTERS]), "get  pods").await, "");
     assert_eq!(stored.decision(&user("jane", &[AUTHENTICATED]), "get  pods").await, "()");

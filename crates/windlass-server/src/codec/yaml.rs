@@ -15,7 +15,7 @@ use serde_json::{Map, Number, Value};
 
 use super::{json::MAX_DEPTH, numbers::whole_numbers, quote::quote};
 
-pub(crate) use self::emit::to_yaml;
+pub(crate) use self::emit::{to_yaml, to_yaml_item};
 
 const TOO_DEEP: &str = "yaml: exceeded max depth";
 

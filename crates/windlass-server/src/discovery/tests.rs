@@ -108,3 +108,40 @@ fn versions_are_sorted_by_kubernetes_priority() {
     versions.sort_by(|a, b| compare_versions(b, a));
     assert_eq!(versions, ["v10", "v2", "v1", "v11beta1", "v1beta2", "v1beta1", "v1alpha1", "foo1", "foo10"]);
 }
+
+#[test]
+fn aggregated_document_with_other_servers_is_rendered_once_per_change() {
+    let table = table();
+    let foreign = |version: &'static str| {
+        [ForeignVersion {
+            group: "other.example.com",
+            version,
+            group_priority: 1000,
+            version_priority: 100,
+            resources: None,
+            freshness: Freshness::Current,
+        }]
+    };
+    let versions = |version, generation| {
+        let foreign = foreign(version);
+        let request = Request {
+            path: "/apis",
+            accept: Some(AGGREGATED_ACCEPT),
+            foreign: &foreign,
+            generation,
+            ..Request::default()
+        };
+        let list = json(&answer(&table, &request).unwrap().unwrap());
+        let group = |group: &&Value| group["metadata"]["name"] == "other.example.com";
+        list["items"].as_array().unwrap().iter().find(group).unwrap()["versions"][0]["version"].clone()
+    };
+    assert_eq!(versions("v1", 1), "v1");
+    assert_eq!(versions("v2", 1), "v1", "the document of this generation is known");
+    assert_eq!(versions("v2", 2), "v2");
+    let own = json(
+        &answer(&table, &Request { path: "/apis", accept: Some(AGGREGATED_ACCEPT), ..Request::default() })
+            .unwrap()
+            .unwrap(),
+    );
+    assert!(!own.to_string().contains("other.example.com"));
+}

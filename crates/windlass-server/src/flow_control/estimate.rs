@@ -23,7 +23,7 @@ const MAX_WRITE_SEATS: u32 = 10;
 const WATCHES_PER_SEAT: usize = 10;
 const EVENT_LATENCY: Duration = Duration::from_millis(5);
 
-/// The number and the size of the objects of each resource, as of the last list of all of them.
+/// The number and the size of the objects of each resource, as of the last list that read its first ones.
 ///
 /// kube-apiserver counts the objects in its storage each minute.
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ impl Equivalent<OwnedName> for Name<'_> {
 }
 
 impl ObjectCounts {
-    /// Records a list: the number of all objects, and the number and the bytes of those in the response. A list of one
+    /// Records a list: the number of all objects, and the number and the bytes of those that were read. A list of one
     /// namespace can only increase the number.
     pub(crate) fn record(&self, path: &ResourcePath, count: u64, listed: u64, bytes: u64) {
         let name = Name(&path.group, &path.resource);

@@ -291,15 +291,29 @@ impl Drop for OccupiedSeat {
         let Some(seat) = self.seat.take() else { return };
         let lingers = self.level.state.lock().queues.finish(&seat, &self.flow, Instant::now());
         let Some(latency) = lingers else { return };
-        let (level, flow) = (Arc::clone(&self.level), Arc::clone(&self.flow));
-        let release = move || level.state.lock().queues.release(&seat, &flow, Instant::now());
+        let lingering =
+            LingeringSeat { level: Arc::clone(&self.level), flow: Arc::clone(&self.flow), seat: Some(seat) };
         // Outside of a runtime there are no further requests to limit.
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(async move {
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
                 time::sleep(latency).await;
-                release();
-            })),
-            Err(_) => release(),
+                drop(lingering);
+            });
+        }
+    }
+}
+
+/// The seats of a request that has ended, during its latency. Dropping it frees them, also if the runtime ends.
+struct LingeringSeat {
+    level: Arc<Level>,
+    flow: Arc<FlowSeries>,
+    seat: Option<Seat>,
+}
+
+impl Drop for LingeringSeat {
+    fn drop(&mut self) {
+        if let Some(seat) = self.seat.take() {
+            self.level.state.lock().queues.release(&seat, &self.flow, Instant::now());
         }
     }
 }

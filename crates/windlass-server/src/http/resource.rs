@@ -24,7 +24,10 @@ use crate::{
     connect::{Connection, EmptyResponse},
     kubernetes::KubernetesVersion,
     metrics::{Meter, RequestLabels, Scope, Verb},
-    registry::{self, DeleteParams, GetParams, PatchType, Registry, ResponseBody, WebhookCalls, WriteParams, Written},
+    offload::{LARGE, offload_future},
+    registry::{
+        self, DeleteParams, GetParams, PatchType, Registry, ResponseBody, ScopeSize, WebhookCalls, WriteParams, Written,
+    },
     resource::{Body as ObjectBody, Conversions, ResourceInfo, Target},
     reviews::{self, ReviewContext},
     state::State,
@@ -193,7 +196,7 @@ impl Request<'_> {
         let renderer = self.renderer()?;
         let resource_version = self.exchange.query.text("resourceVersion").map(str::to_owned);
         let item = self.registry.get(&self.target, GetParams { resource_version }).await?;
-        Ok(renderer.object(StatusCode::OK, &item)?)
+        Ok(renderer.object(StatusCode::OK, &item).await?)
     }
 
     async fn list(self) -> Result<Response<Body>, Failure> {
@@ -203,13 +206,9 @@ impl Request<'_> {
         let renderer = self.renderer()?;
         let params = list_params(&self.exchange.query)?;
         self.registry.wait_for_list_lag(&self.target, &params).await;
-        let is_counted = params.labels.is_none() && params.fields.is_none() && params.continue_token.is_none();
         let list = self.registry.list(&self.target, params).await?;
-        if let Some(path) = self.exchange.info.resource.as_ref().filter(|_| is_counted) {
-            let listed = list.items.len() as u64;
-            let bytes = list.items.iter().map(|item| item.encoded.len_hint() as u64).sum();
-            let count = listed + list.remaining.unwrap_or_default();
-            self.server.flow_control().objects().record(path, count, listed, bytes);
+        if let (Some(path), Some(ScopeSize { count, read, bytes })) = (&self.exchange.info.resource, list.scope) {
+            self.server.flow_control().objects().record(path, count, read, bytes);
         }
         Ok(renderer.list(list).await?)
     }
@@ -242,9 +241,10 @@ impl Request<'_> {
         } else if self.target.resource.plural == "bindings" && self.target.resource.group.is_empty() {
             self.registry.create_binding(&self.target, &body, &params).await?
         } else {
-            self.write(|registry, target| async move { registry.create(&target, body, params).await }).await?
+            let size = size(&body);
+            self.write(size, |registry, target| async move { registry.create(&target, body, params).await }).await?
         };
-        self.written(&renderer, written)
+        self.written(&renderer, written).await
     }
 
     async fn update(self, body: RequestBody) -> Result<Response<Body>, Failure> {
@@ -252,9 +252,10 @@ impl Request<'_> {
         // For updates the options are validated before the body is read, as in kube-apiserver.
         let params = self.write_params(self.write_options("UpdateOptions")?);
         let body = self.object(body).await?;
+        let size = size(&body);
         let update = |registry: Registry, target| async move { registry.update(&target, body, params).await };
-        let written = self.write(update).await?;
-        self.written(&renderer, written)
+        let written = self.write(size, update).await?;
+        self.written(&renderer, written).await
     }
 
     async fn patch(self, body: RequestBody) -> Result<Response<Body>, Failure> {
@@ -263,6 +264,8 @@ impl Request<'_> {
         let body = read::read(&self.exchange.headers, body).await?;
         let options = WriteOptions::parse_patch(&self.exchange.query, kind, &self.user_agent(), self.kubernetes())?;
         self.exchange.audit.record_patch(&body, kind == PatchKind::Apply);
+        // A small patch of a large object is much work, too.
+        let size = body.len().max(self.registry.recent_size(&self.target).await);
         let patch = match kind {
             PatchKind::Json => PatchType::Json,
             PatchKind::Merge => PatchType::Merge,
@@ -271,21 +274,21 @@ impl Request<'_> {
                 let (force, params) = (options.force, self.write_params(options));
                 let apply =
                     |registry: Registry, target| async move { registry.apply(&target, &body, force, params).await };
-                return self.written(&renderer, self.write(apply).await?);
+                return self.written(&renderer, self.write(size, apply).await?).await;
             }
         };
         let params = self.write_params(options);
         let patch = |registry: Registry, target| async move { registry.patch(&target, patch, body, params).await };
-        self.written(&renderer, self.write(patch).await?)
+        self.written(&renderer, self.write(size, patch).await?).await
     }
 
     async fn delete(self, body: RequestBody) -> Result<Response<Body>, Failure> {
         let renderer = self.renderer()?;
         let params = self.delete_params(body).await?;
         let delete = |registry: Registry, target| async move { registry.delete(&target, params).await };
-        let deleted = self.write(delete).await?;
+        let deleted = self.write(0, delete).await?;
         let code = if deleted.accepted { StatusCode::ACCEPTED } else { StatusCode::OK };
-        self.answer(&renderer, deleted.answer, code)
+        self.answer(&renderer, deleted.answer, code).await
     }
 
     async fn delete_collection(self, body: RequestBody) -> Result<Response<Body>, Failure> {
@@ -294,31 +297,33 @@ impl Request<'_> {
         let params = self.delete_params(body).await?;
         let delete =
             |registry: Registry, target| async move { registry.delete_collection(&target, params, list).await };
-        let list = self.finish(delete).await?;
+        let list = self.finish(0, delete).await?;
         Ok(renderer.list(list).await?)
     }
 
-    /// Runs a write of one object, in at most [`WRITE_LIMIT`].
-    async fn write<T, W>(&self, write: impl FnOnce(Registry, Target) -> W) -> Result<T, Status>
+    /// Runs a write of one object with a body of this size, in at most [`WRITE_LIMIT`].
+    async fn write<T, W>(&self, size: usize, write: impl FnOnce(Registry, Target) -> W) -> Result<T, Status>
     where
         T: Send + 'static,
         W: Future<Output = Result<T, Status>> + Send + 'static,
     {
-        time::timeout(WRITE_LIMIT, self.finish(write)).await.unwrap_or_else(|_| {
+        time::timeout(WRITE_LIMIT, self.finish(size, write)).await.unwrap_or_else(|_| {
             let message = "Timeout: request did not complete within requested timeout - context deadline exceeded";
             let details = StatusDetails::default();
             Err(Status::failure(504, reason::TIMEOUT, message).with_details(details))
         })
     }
 
-    /// Runs a write. If the kind has claims, it runs to its end, even if the request ends before: otherwise claims could
+    /// Runs a write. Large bodies are decoded and validated outside of the runtime. If the kind has claims, it runs to its end, even if the request ends before: otherwise claims could
     /// remain that nothing releases, such as the addresses of a service.
-    async fn finish<T, W>(&self, write: impl FnOnce(Registry, Target) -> W) -> Result<T, Status>
+    async fn finish<T, W>(&self, size: usize, write: impl FnOnce(Registry, Target) -> W) -> Result<T, Status>
     where
         T: Send + 'static,
         W: Future<Output = Result<T, Status>> + Send + 'static,
     {
         let written = write(self.registry.clone(), self.target.clone());
+        let written =
+            async move { if size < LARGE { written.await } else { offload_future(Box::pin(written)).await? } };
         if !self.target.resource.strategy.has_claims() {
             return written.await;
         }
@@ -429,14 +434,19 @@ impl Request<'_> {
         DeleteParams { user: user.clone(), warnings: warnings.clone(), audit: audit.clone(), trace, ..params }
     }
 
-    fn written(&self, renderer: &Renderer, written: Written) -> Result<Response<Body>, Failure> {
+    async fn written(&self, renderer: &Renderer, written: Written) -> Result<Response<Body>, Failure> {
         let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
-        self.answer(renderer, written.answer, code)
+        self.answer(renderer, written.answer, code).await
     }
 
-    fn answer(&self, renderer: &Renderer, answer: ResponseBody, code: StatusCode) -> Result<Response<Body>, Failure> {
+    async fn answer(
+        &self,
+        renderer: &Renderer,
+        answer: ResponseBody,
+        code: StatusCode,
+    ) -> Result<Response<Body>, Failure> {
         match answer {
-            ResponseBody::Object(item) => Ok(renderer.object(code, &item)?),
+            ResponseBody::Object(item) => Ok(renderer.object(code, &item).await?),
             ResponseBody::Status(status) => Ok(self.status(&status, code)),
         }
     }
@@ -451,5 +461,13 @@ impl Request<'_> {
         let mut response = respond::status(status, encoding);
         *response.status_mut() = StatusCode::from_u16(status.code).unwrap_or(code);
         response
+    }
+}
+
+/// Returns the number of bytes of a body that a client sent.
+fn size(body: &ObjectBody) -> usize {
+    match body {
+        ObjectBody::Encoded { bytes, .. } => bytes.len(),
+        ObjectBody::Value(_) => 0,
     }
 }

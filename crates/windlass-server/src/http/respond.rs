@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::stream;
+use futures::{StreamExt as _, stream};
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use tokio::task;
 use windlass_api::Status;
 
 use super::{
@@ -16,12 +17,12 @@ use super::{
 };
 use crate::{
     audit::AuditContext,
-    codec::{ProtobufList, to_protobuf, to_yaml},
+    codec::{ProtobufList, to_protobuf, to_yaml, to_yaml_item},
     descriptions::Descriptions,
     discovery::Document,
     encoded::{Style, push_json},
     health::Report,
-    offload::offload,
+    offload::{LARGE, PART, offload},
     registry::ItemList,
     resource::{Item, ResourceInfo},
     table::{self, Header, IncludeObject},
@@ -30,8 +31,14 @@ use crate::{
 /// The approximate size of the pieces of a long list in bytes.
 const PIECE: usize = 64 << 10;
 
-/// The minimum size of a list that is encoded outside of the runtime. Encoding it takes about 10 ms.
-const LARGE: usize = 1 << 20;
+/// The maximum size of the objects in such a piece. In some views an object is much smaller.
+const PIECE_OBJECTS: usize = 256 << 10;
+
+/// The number of pieces that are copied before other requests may run.
+const COPIED: usize = 4;
+
+/// The kind of a list of partial objects.
+const PARTIAL_LIST: &str = "PartialObjectMetadataList";
 
 /// The end of a table; the rows are its last field.
 const END_OF_TABLE: &[u8] = b"]}";
@@ -58,8 +65,21 @@ pub(super) struct Renderer {
 // === objects ===
 
 impl Renderer {
-    /// Returns a response with one object.
-    pub(super) fn object(&self, code: StatusCode, item: &Item) -> Result<Response<Body>, Status> {
+    /// Returns a response with one object. A large one is converted outside of the runtime.
+    pub(super) async fn object(&self, code: StatusCode, item: &Item) -> Result<Response<Body>, Status> {
+        if item.encoded.len_hint() < LARGE || self.is_copied() {
+            return self.render_object(code, item);
+        }
+        let (renderer, item) = (self.clone(), item.clone());
+        offload(move || renderer.render_object(code, &item)).await?
+    }
+
+    /// Reports whether responses consist of the bytes in storage.
+    fn is_copied(&self) -> bool {
+        matches!(self.representation, Representation { view: View::Whole, encoding: Encoding::Json, .. })
+    }
+
+    fn render_object(&self, code: StatusCode, item: &Item) -> Result<Response<Body>, Status> {
         let compact = match self.representation.view {
             View::Whole => {
                 let mut out = Vec::with_capacity(item.encoded.len_hint());
@@ -68,7 +88,7 @@ impl Renderer {
             }
             View::PartialList(_) => {
                 return Err(wrong_view(
-                    "PartialObjectMetadataList",
+                    PARTIAL_LIST,
                     &go_type(&self.resource, ResponseKind::Object),
                     ResponseKind::Object,
                 ));
@@ -116,19 +136,37 @@ impl Renderer {
         }
     }
 
-    /// Returns a list, in pieces if it is long. If a long list has to be encoded as a whole, another thread encodes it.
+    /// Returns a list, in pieces if it is long. Long lists are converted outside of the runtime, in several parts.
     pub(super) async fn list(self, list: ItemList) -> Result<Response<Body>, Status> {
-        let size: usize = list.items.iter().map(|item| item.encoded.len_hint()).sum();
-        if size < LARGE || self.is_streamed() {
+        if size(&list) < LARGE || self.is_copied() && self.is_streamed() {
             return self.render_list(list);
         }
-        offload(move || self.render_list(list)).await?
+        match (self.representation.encoding, self.representation.view) {
+            (Encoding::Protobuf, View::Whole | View::PartialList(_)) if !self.audit.wants_response() => {
+                let mut pieces = self.protobuf_list(list)?;
+                while !pieces.items.as_slice().is_empty() {
+                    pieces = offload(move || {
+                        pieces.push(PART);
+                        pieces
+                    })
+                    .await?;
+                }
+                Ok(pieces.finish())
+            }
+            _ if self.is_streamed() => self.render_list(list),
+            _ => offload(move || self.render_list(list)).await?,
+        }
     }
 
     /// Reports whether lists are encoded while they are sent.
     fn is_streamed(&self) -> bool {
-        let is_ordered = matches!(self.representation.view, View::Table(_)) && table::is_ordered(&self.resource);
-        self.representation.encoding == Encoding::Json && !is_ordered && !self.audit.wants_response()
+        let is_streamed = match (self.representation.encoding, self.representation.view) {
+            (Encoding::Json, View::Table(_)) => !table::is_ordered(&self.resource),
+            (Encoding::Json, _) => true,
+            (Encoding::Yaml, view) => !matches!(view, View::Table(_)),
+            (Encoding::PrettyJson | Encoding::Protobuf, _) => false,
+        };
+        is_streamed && !self.audit.wants_response()
     }
 
     fn render_list(&self, list: ItemList) -> Result<Response<Body>, Status> {
@@ -149,38 +187,39 @@ impl Renderer {
                 if self.is_streamed() {
                     let none = json::encode(&self.table(metadata, std::iter::empty(), self.header(), version));
                     let row = self.row(version);
-                    return Ok(self.concatenate(Frame::of_table(none), list, move |item, out| {
-                        push_json(&row(item.value()), out);
-                    }));
+                    let render = move |item: &Item, out: &mut Vec<u8>| push_json(&row(item.value()), out);
+                    return Ok(self.concatenate(Frame::of_table(none), list, render));
                 }
                 let objects = list.items.into_iter().map(|item| item.value());
                 let compact = json::encode(&self.table(metadata, objects, self.header(), version));
                 Ok(self.document(StatusCode::OK, compact))
             }
             View::PartialList(version) => {
-                let kind = "PartialObjectMetadataList";
-                let metadata = list_metadata(&list, Style::BuiltIn);
                 if self.representation.encoding == Encoding::Protobuf {
-                    let head = json!({"kind": kind, "apiVersion": version.api_version(), "metadata": metadata});
-                    return protobuf_list(&head, list, |item| partial(item.value(), version));
+                    return Ok(self.protobuf_list(list)?.finish());
                 }
+                let kind = PARTIAL_LIST;
+                let metadata = list_metadata(&list, Style::BuiltIn);
                 if list.items.is_empty() {
                     // Unlike a list of objects, an empty list of partial objects is null.
                     let none =
                         json!({"kind": kind, "apiVersion": version.api_version(), "metadata": metadata, "items": null});
                     return Ok(self.document(StatusCode::OK, json::encode(&none)));
                 }
-                let frame = Frame::new(kind, version.api_version(), &metadata, Style::BuiltIn);
+                let frame = self.frame(kind, version.api_version(), &metadata, Style::BuiltIn);
                 Ok(self.concatenate(frame, list, move |item, out| push_json(&partial(item.value(), version), out)))
             }
             View::Whole => {
+                if self.representation.encoding == Encoding::Protobuf {
+                    return Ok(self.protobuf_list(list)?.finish());
+                }
                 let (kind, api_version) = (&self.resource.list_kind, self.resource.api_version());
                 let metadata = list_metadata(&list, style);
-                if self.representation.encoding == Encoding::Protobuf {
-                    let head = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
-                    return protobuf_list(&head, list, Item::value);
-                }
-                let frame = Frame::new(kind, &api_version, &metadata, style);
+                let frame = if list.items.is_empty() {
+                    Frame::new(kind, &api_version, &metadata, style)
+                } else {
+                    self.frame(kind, &api_version, &metadata, style)
+                };
                 Ok(self.concatenate(frame, list, Item::render_item))
             }
         }
@@ -218,53 +257,133 @@ impl Renderer {
         }
     }
 
+    /// Returns the bytes around the items of a list, which is not empty.
+    fn frame(&self, kind: &str, api_version: &str, metadata: &Value, style: Style) -> Frame {
+        if self.representation.encoding == Encoding::Yaml && self.is_streamed() {
+            return Frame::of_yaml(kind, api_version, metadata);
+        }
+        Frame::new(kind, api_version, metadata, style)
+    }
+
+    /// Returns a response with the items of a list in a frame. `render` appends an item in JSON.
     fn concatenate(
         &self,
         frame: Frame,
         list: ItemList,
-        render: impl FnMut(&Item, &mut Vec<u8>) + Send + 'static,
+        render: impl Fn(&Item, &mut Vec<u8>) + Send + 'static,
     ) -> Response<Body> {
+        let is_elsewhere = size(&list) >= LARGE && !self.is_copied();
         let mut pieces = Pieces { frame, items: list.items.into_iter(), state: State::Head, render };
         let encoding = self.representation.encoding;
-        if encoding != Encoding::Json || self.audit.wants_response() {
+        // A YAML list without items has no frame of its own.
+        if !self.is_streamed() || encoding == Encoding::Yaml && pieces.frame.form == Form::Json {
             let mut compact: Vec<u8> = pieces.flatten().collect();
             compact.pop();
             return self.document(StatusCode::OK, compact);
         }
-        let first = pieces.next().unwrap_or_default();
-        let body = if pieces.state == State::Done {
-            Body::whole(first)
+        let body = if is_elsewhere {
+            // The response begins at once, which frees the seats of the request: other users need not wait for it.
+            Body::frames(stream::unfold(pieces, |mut pieces| async {
+                if pieces.state == State::Done {
+                    return None;
+                }
+                let piece = offload(move || (pieces.next(), pieces)).await;
+                piece.ok().and_then(|(piece, pieces)| Some((piece?, pieces)))
+            }))
         } else {
-            Body::frames(stream::iter(std::iter::once(first).chain(pieces)))
+            let first = pieces.next().unwrap_or_default();
+            if pieces.state == State::Done {
+                Body::whole(first)
+            } else {
+                let rest = stream::unfold((pieces, 0), |(mut pieces, copied)| async move {
+                    if copied == COPIED {
+                        task::yield_now().await;
+                    }
+                    Some((pieces.next()?, (pieces, copied % COPIED + 1)))
+                });
+                Body::frames(stream::iter([first]).chain(rest))
+            }
         };
         respond(StatusCode::OK, HeaderValue::from_static(encoding.media_type()), body)
     }
+
+    /// Begins a list in protobuf.
+    fn protobuf_list(&self, list: ItemList) -> Result<ProtobufPieces, Status> {
+        let (kind, api_version, style, version) = match self.representation.view {
+            View::PartialList(version) => {
+                (PARTIAL_LIST, version.api_version().to_owned(), Style::BuiltIn, Some(version))
+            }
+            _ => (&*self.resource.list_kind, self.resource.api_version(), self.resource.shape.style(), None),
+        };
+        let head = json!({"kind": kind, "apiVersion": api_version, "metadata": list_metadata(&list, style)});
+        let kind = ProtobufList::of(&head).ok_or_else(|| Status::internal("the list has no protobuf message"))?;
+        let items = list.items.into_iter();
+        Ok(ProtobufPieces { head, kind, version, items, pieces: Vec::new(), last: Vec::new(), length: 0 })
+    }
 }
 
-/// Returns a list in protobuf. The encoding starts with the length, so all of it is encoded before the first piece is
-/// sent.
-fn protobuf_list(head: &Value, list: ItemList, show: impl Fn(&Item) -> Value) -> Result<Response<Body>, Status> {
-    let kind = ProtobufList::of(head).ok_or_else(|| Status::internal("the list has no protobuf message"))?;
-    let (mut pieces, mut last, mut length) = (Vec::new(), Vec::new(), 0);
-    for item in list.items {
-        kind.push(&show(&item), &mut last);
-        if last.len() >= PIECE {
-            length += last.len();
-            pieces.push(Bytes::from(std::mem::take(&mut last)));
+/// Returns the number of bytes of the objects in a list.
+fn size(list: &ItemList) -> usize {
+    list.items.iter().map(|item| item.encoded.len_hint()).sum()
+}
+
+/// A list in protobuf. The encoding starts with the length, so all of it is encoded before the first piece is sent.
+struct ProtobufPieces {
+    head: Value,
+    kind: ProtobufList,
+    /// The version of the metadata in a partial list.
+    version: Option<MetaVersion>,
+    /// The items that are not encoded yet.
+    items: std::vec::IntoIter<Item>,
+    pieces: Vec<Bytes>,
+    last: Vec<u8>,
+    length: usize,
+}
+
+impl ProtobufPieces {
+    /// Encodes items of about this number of bytes.
+    fn push(&mut self, bytes: usize) {
+        let mut read = 0;
+        while read < bytes
+            && let Some(item) = self.items.next()
+        {
+            read += item.encoded.len_hint();
+            let mut value = item.value();
+            if let Some(version) = self.version {
+                value = partial(value, version);
+            }
+            self.kind.push(&value, &mut self.last);
+            if self.last.len() >= PIECE {
+                self.length += self.last.len();
+                self.pieces.push(Bytes::from(std::mem::take(&mut self.last)));
+            }
         }
     }
-    length += last.len();
-    let (first, end) = kind.frame(head, length);
-    last.extend_from_slice(end);
-    let pieces = std::iter::once(Bytes::from(first)).chain(pieces).chain(std::iter::once(Bytes::from(last)));
-    let body = Body::pieces(pieces.collect());
-    Ok(respond(StatusCode::OK, HeaderValue::from_static(Encoding::Protobuf.media_type()), body))
+
+    /// Encodes the rest, and returns the response.
+    fn finish(mut self) -> Response<Body> {
+        self.push(usize::MAX);
+        let length = self.length + self.last.len();
+        let (first, end) = self.kind.frame(&self.head, length);
+        self.last.extend_from_slice(end);
+        let pieces = std::iter::once(Bytes::from(first)).chain(self.pieces);
+        let body = Body::pieces(pieces.chain(std::iter::once(Bytes::from(self.last))).collect());
+        respond(StatusCode::OK, HeaderValue::from_static(Encoding::Protobuf.media_type()), body)
+    }
 }
 
 /// The bytes before and after the items of a list.
 struct Frame {
+    form: Form,
     head: Vec<u8>,
     tail: Vec<u8>,
+}
+
+/// The form of the items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Json,
+    Yaml,
 }
 
 impl Frame {
@@ -289,14 +408,21 @@ impl Frame {
                 vec![b"],\"kind\":", &kind, b",\"metadata\":", &metadata, b"}\n"],
             ),
         };
-        Self { head: parts.0.concat(), tail: parts.1.concat() }
+        Self { form: Form::Json, head: parts.0.concat(), tail: parts.1.concat() }
+    }
+
+    /// Creates the frame of a list in YAML, whose keys are sorted.
+    fn of_yaml(kind: &str, api_version: &str, metadata: &Value) -> Self {
+        let head = to_yaml(&json!({"apiVersion": api_version})) + "items:\n";
+        let tail = to_yaml(&json!({"kind": kind, "metadata": metadata}));
+        Self { form: Form::Yaml, head: head.into(), tail: tail.into() }
     }
 
     /// Creates the frame of a table from a table without rows.
     fn of_table(mut none: Vec<u8>) -> Self {
         let tail = none.split_off(none.len().saturating_sub(END_OF_TABLE.len()));
         debug_assert_eq!(tail, END_OF_TABLE, "the rows are the last field");
-        Self { head: none, tail: [END_OF_TABLE, b"\n"].concat() }
+        Self { form: Form::Json, head: none, tail: [END_OF_TABLE, b"\n"].concat() }
     }
 }
 
@@ -316,7 +442,7 @@ enum State {
     Done,
 }
 
-impl<R: FnMut(&Item, &mut Vec<u8>)> Iterator for Pieces<R> {
+impl<R: Fn(&Item, &mut Vec<u8>)> Iterator for Pieces<R> {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
@@ -326,17 +452,29 @@ impl<R: FnMut(&Item, &mut Vec<u8>)> Iterator for Pieces<R> {
             State::Head => out = std::mem::take(&mut self.frame.head),
             State::Items => out.reserve(PIECE + PIECE / 8),
         }
-        while out.len() < PIECE {
+        let mut read = 0;
+        while out.len() < PIECE && read < PIECE_OBJECTS {
             let Some(item) = self.items.next() else {
                 out.extend_from_slice(&self.frame.tail);
                 self.state = State::Done;
                 break;
             };
-            if self.state == State::Items {
-                out.push(b',');
+            read += item.encoded.len_hint();
+            match self.frame.form {
+                Form::Json => {
+                    if self.state == State::Items {
+                        out.push(b',');
+                    }
+                    (self.render)(&item, &mut out);
+                }
+                Form::Yaml => {
+                    let mut json = Vec::with_capacity(item.encoded.len_hint());
+                    (self.render)(&item, &mut json);
+                    let value: Value = serde_json::from_slice(&json).expect("the server encoded this JSON");
+                    out.extend_from_slice(to_yaml_item(&value).as_bytes());
+                }
             }
             self.state = State::Items;
-            (self.render)(&item, &mut out);
         }
         Some(out.into())
     }

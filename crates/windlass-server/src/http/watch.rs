@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::{FutureExt, Stream, stream};
 use serde_json::{Value, json};
+use tokio::task;
 use windlass_api::{Clock, EventType, FieldValidation};
 
 use super::{
@@ -22,6 +23,7 @@ use crate::{
     encoded::{Style, push_json},
     flow_control::CountedWatch,
     metrics::Watching,
+    offload::LARGE,
     registry::{WatchItem, WatchSession, type_name},
     resource::{ResourceInfo, Shape},
     storage::Revision,
@@ -46,7 +48,8 @@ struct Watch {
     _counted: CountedWatch,
 }
 
-/// Returns the frames of a watch: JSON lines, or length-prefixed protobuf messages.
+/// Returns the frames of a watch: JSON lines, or length-prefixed protobuf messages. Other requests may run after many
+/// bytes.
 pub(super) fn frames(
     session: WatchSession,
     rendering: Rendering,
@@ -55,10 +58,15 @@ pub(super) fn frames(
     counted: CountedWatch,
 ) -> impl Stream<Item = Bytes> + Send {
     let watch = Watch { session, rendering, has_header: false, stopping, watching, _counted: counted };
-    stream::unfold(watch, |mut watch| async move {
+    stream::unfold((watch, 0), |(mut watch, mut bytes)| async move {
+        if bytes >= LARGE {
+            bytes = 0;
+            task::yield_now().await;
+        }
         let frame = watch.next().await?;
         watch.watching.record_event();
-        Some((frame, watch))
+        bytes += frame.len();
+        Some((frame, (watch, bytes)))
     })
 }
 

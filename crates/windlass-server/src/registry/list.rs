@@ -1,5 +1,7 @@
 //! The `list` verb: pages, consistency and selectors.
 
+use std::sync::Arc;
+
 use windlass_api::{GroupKind, Status};
 
 use super::{Registry, Selection, continue_token::ContinueToken, read::parse_version, select::Facts, storage_failure};
@@ -34,6 +36,18 @@ pub(crate) struct ItemList {
     /// The number of objects after this page; only set without selectors.
     pub(crate) remaining: Option<u64>,
     pub(crate) items: Vec<Item>,
+    /// The size of the scope. `None` for a list of one name and for a page after the first one.
+    pub(crate) scope: Option<ScopeSize>,
+}
+
+/// The objects in the scope of a list: in the whole collection, or in the namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ScopeSize {
+    /// The number of all objects, selected or not.
+    pub(crate) count: u64,
+    /// The objects that were read, and their bytes.
+    pub(crate) read: u64,
+    pub(crate) bytes: u64,
 }
 
 /// The number of values that are read at a time when a selector may drop most of them.
@@ -53,6 +67,7 @@ impl Registry {
                 continue_token: None,
                 remaining: None,
                 items: items.collect(),
+                scope: None,
             });
         }
         let topic = selection.topic(target);
@@ -61,19 +76,24 @@ impl Registry {
         let (start, at) = self.list_start(&params, &prefix).await?;
         // A name selects at most one object. Its key may also be a prefix of other keys; the selector drops those
         // objects.
+        let is_whole = topic == prefix && start.is_none();
         let mut query = RangeQuery { prefix: topic, start: start.clone(), limit: None, at };
         let scanned = if selection.is_empty() {
             query.limit = limit;
-            self.range(query).await.map(|(revision, values, remaining)| Scanned { revision, values, remaining })
+            self.range(query).await.map(|(revision, values, remaining)| {
+                let bytes = bytes(&values);
+                Scanned { revision, read: values.len() as u64, bytes, values, remaining }
+            })
         } else {
             self.scan(query, &target.resource, &selection, limit).await
         };
-        let Scanned { revision, values, remaining } = scanned.map_err(|error| match (error, start) {
+        let Scanned { revision, values, remaining, read, bytes } = scanned.map_err(|error| match (error, start) {
             (ScanError::Storage(StorageError::Compacted { .. }), Some(start)) => expired_page(start, &prefix),
             (ScanError::Storage(error), _) => storage_failure(&error),
             (ScanError::Status(status), _) => status,
         })?;
-        let mut list = ItemList { revision, continue_token: None, remaining: None, items: Vec::new() };
+        let mut list = ItemList { revision, continue_token: None, remaining: None, items: Vec::new(), scope: None };
+        list.scope = is_whole.then_some(ScopeSize { count: read + remaining, read, bytes });
         if let Some(last) = values.last().filter(|_| remaining > 0) {
             let token = ContinueToken { revision: Some(revision.0), start: format!("{}\0", last.key) };
             list.continue_token = Some(token.encode(&prefix));
@@ -133,11 +153,11 @@ impl Registry {
     async fn scan(
         &self,
         mut query: RangeQuery,
-        resource: &ResourceInfo,
+        resource: &Arc<ResourceInfo>,
         selection: &Selection,
         limit: Option<usize>,
     ) -> Result<Scanned, ScanError> {
-        let mut found = Scanned { revision: Revision(0), values: Vec::new(), remaining: 0 };
+        let mut found = Scanned { revision: Revision(0), values: Vec::new(), remaining: 0, read: 0, bytes: 0 };
         query.limit = limit.map(|limit| limit.max(SCAN_PAGE));
         loop {
             let (revision, values, remaining) = self.range(query.clone()).await?;
@@ -145,23 +165,26 @@ impl Registry {
             query.at = Some(revision);
             query.start = values.last().map(|last| format!("{}\0", last.key));
             let count = values.len();
+            found.bytes += bytes(&values);
             let items = values.iter().map(Item::stored).collect::<Result<_, _>>().map_err(ScanError::Status)?;
             let items = Self::convert_items(resource, items).await.map_err(ScanError::Status)?;
-            for (read, (value, item)) in values.into_iter().zip(items).enumerate() {
-                if Some(found.values.len()) == limit {
+            let selected = selection.select(resource, items).await.map_err(ScanError::Status)?;
+            for (index, _) in selected {
+                let value = &values[index];
+                if is_about(&query.prefix, &value.key) {
+                    found.values.push(value.clone());
+                }
+                let read = index + 1;
+                if Some(found.values.len()) == limit && (remaining > 0 || read < count) {
+                    found.read += read as u64;
                     found.remaining = remaining + (count - read) as u64;
                     // The next page reads the values behind this one again, so the storage has to retain them.
-                    let rest = RangeQuery { start: Some(value.key.to_string()), limit: Some(0), ..query };
+                    let rest = RangeQuery { start: Some(format!("{}\0", value.key)), limit: Some(0), ..query };
                     self.range(rest).await?;
                     return Ok(found);
                 }
-                if !is_about(&query.prefix, &value.key) {
-                    continue;
-                }
-                if selection.matches(resource, &Facts::new(item)) {
-                    found.values.push(value);
-                }
             }
+            found.read += count as u64;
             if remaining == 0 || count == 0 {
                 return Ok(found);
             }
@@ -179,6 +202,14 @@ struct Scanned {
     values: Vec<StoredValue>,
     /// The number of unread values; greater than 0 if the limit was reached.
     remaining: u64,
+    /// The number of values that were read, selected or not.
+    read: u64,
+    /// The bytes of these values, and of others that were read with them.
+    bytes: u64,
+}
+
+fn bytes(values: &[StoredValue]) -> u64 {
+    values.iter().map(|value| value.body.len() as u64).sum()
 }
 
 enum ScanError {

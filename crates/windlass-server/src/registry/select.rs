@@ -1,12 +1,19 @@
 //! Selection of the objects of a list or a watch.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use serde_json::Value;
+use tokio::task;
 use windlass_api::{FieldSelector, LabelSelector, Meta, ObjectKey, Status};
 
-use crate::resource::{Item, ResourceInfo, Target, UnknownField};
+use crate::{
+    offload::{LARGE, PART, offload},
+    resource::{Item, ResourceInfo, Target, UnknownField},
+};
+
+/// The number of objects whose labels are read before other requests may run.
+const SCANNED: usize = 100;
 
 /// The parsed selectors of a request.
 #[derive(Clone, Debug, Default)]
@@ -100,6 +107,46 @@ impl Selection {
             topic.push_str(name);
         }
         topic
+    }
+
+    /// Returns the selected items, each with its index. Other requests may run between parts of many items. Items that
+    /// have to be decoded are read outside of the runtime.
+    pub(super) async fn select(
+        &self,
+        resource: &Arc<ResourceInfo>,
+        items: Vec<Item>,
+    ) -> Result<Vec<(usize, Facts)>, Status> {
+        let items = items.into_iter().enumerate();
+        if self.is_empty() {
+            return Ok(items.map(|(index, item)| (index, Facts::new(item))).collect());
+        }
+        let (mut selected, mut part, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for (index, item) in items {
+            bytes += item.encoded.len_hint();
+            part.push((index, Facts::new(item)));
+            if self.fields.is_empty() && part.len() >= SCANNED {
+                bytes = 0;
+                selected.extend(self.keep_selected(resource, std::mem::take(&mut part)));
+                task::yield_now().await;
+            } else if !self.fields.is_empty() && bytes >= PART {
+                bytes = 0;
+                let part = std::mem::take(&mut part);
+                let (selection, resource) = (self.clone(), Arc::clone(resource));
+                selected.extend(offload(move || selection.keep_selected(&resource, part)).await?);
+            }
+        }
+        if self.fields.is_empty() || bytes < LARGE {
+            selected.extend(self.keep_selected(resource, part));
+        } else {
+            let (selection, resource) = (self.clone(), Arc::clone(resource));
+            selected.extend(offload(move || selection.keep_selected(&resource, part)).await?);
+        }
+        Ok(selected)
+    }
+
+    fn keep_selected(&self, resource: &ResourceInfo, mut part: Vec<(usize, Facts)>) -> Vec<(usize, Facts)> {
+        part.retain(|(_, facts)| self.matches(resource, facts));
+        part
     }
 
     /// Reports whether an object is selected.

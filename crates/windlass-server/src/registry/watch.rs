@@ -259,9 +259,9 @@ impl Interest {
     async fn initial_events(&self, values: &[StoredValue]) -> Result<VecDeque<WatchEvent>, Status> {
         let values = values.iter().filter(|value| is_about(&self.topic, &value.key));
         let items = values.map(Item::stored).collect::<Result<_, _>>()?;
-        let shown = Registry::convert_items(&self.resource, items).await?.into_iter().map(Facts::new);
-        let selected = shown.filter(|facts| self.selection.matches(&self.resource, facts));
-        Ok(selected.map(|facts| WatchEvent { kind: EventType::Added, item: facts.item, shared: None }).collect())
+        let shown = Registry::convert_items(&self.resource, items).await?;
+        let selected = self.selection.select(&self.resource, shown).await?.into_iter();
+        Ok(selected.map(|(_, facts)| WatchEvent { kind: EventType::Added, item: facts.item, shared: None }).collect())
     }
 
     /// Returns the event from the view of this watcher, or `None` if it does not concern it.

@@ -6,6 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde_json::Value;
 use windlass_api::{FieldValidation, GroupKind, GroupResource, Scope, Status};
 
@@ -108,6 +109,8 @@ pub(crate) struct ResourceTable {
     resources: Vec<Arc<ResourceInfo>>,
     /// The aggregated discovery documents of the core group and of the other groups.
     documents: [OnceLock<TaggedBody>; 2],
+    /// The same documents with the group versions of other servers, and the generation of those.
+    merged: [Mutex<Option<(u64, TaggedBody)>>; 2],
 }
 
 /// A document with its entity tag.
@@ -212,7 +215,7 @@ impl Shape {
 impl ResourceTable {
     /// Creates a table of these resources, in this order. The built-in ones are those of a Kubernetes version.
     pub(crate) fn new(kubernetes: KubernetesVersion, resources: Vec<Arc<ResourceInfo>>) -> Self {
-        Self { kubernetes, resources, documents: Default::default() }
+        Self { kubernetes, resources, documents: Default::default(), merged: Default::default() }
     }
 
     /// Returns the Kubernetes version of the built-in resources.
@@ -223,6 +226,16 @@ impl ResourceTable {
     /// Returns the aggregated discovery document. `make` builds it on first use.
     pub(crate) fn aggregated(&self, core: bool, make: impl FnOnce() -> TaggedBody) -> &TaggedBody {
         self.documents[usize::from(core)].get_or_init(make)
+    }
+
+    /// Returns the aggregated discovery document with the group versions of other servers, in this generation. `make`
+    /// builds it if the last one was for another generation.
+    pub(crate) fn merged(&self, core: bool, generation: u64, make: impl FnOnce() -> TaggedBody) -> TaggedBody {
+        let mut merged = self.merged[usize::from(core)].lock();
+        match &*merged {
+            Some((known, body)) if *known == generation => body.clone(),
+            _ => merged.insert((generation, make())).1.clone(),
+        }
     }
 
     /// Returns the resource with this group, version and plural name.

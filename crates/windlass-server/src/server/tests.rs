@@ -38,6 +38,7 @@ mod policies;
 mod protobuf;
 mod quotas;
 mod sockets;
+mod starting;
 mod time_limits;
 mod versions;
 mod views;

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::task;
 use windlass_api::Status;
 
@@ -72,7 +73,7 @@ impl Policies {
             return Ok(Some(snapshot));
         }
         let known = Arc::clone(&self.known);
-        let compiling = task::spawn_blocking(move || known.compile(&policies, &bindings));
+        let compiling = task::spawn_blocking(move || known.compile(&policies, &bindings, CompiledPolicy::compile));
         compiling.await.map_err(Status::internal)?.map(Some)
     }
 
@@ -84,15 +85,23 @@ impl Policies {
 // === impl Known ===
 
 impl Known {
-    /// Compiles a snapshot of these policies and bindings, unless another thread has done so.
-    fn compile(&self, policies: &[StoredValue], bindings: &[StoredValue]) -> Result<Arc<Snapshot>, Status> {
+    /// Compiles a snapshot of these policies and bindings, unless another thread has done so. An incomplete one is not
+    /// kept, so that the next write compiles it again.
+    fn compile(
+        &self,
+        policies: &[StoredValue],
+        bindings: &[StoredValue],
+        compile: impl Fn(&Value) -> CompiledPolicy,
+    ) -> Result<Arc<Snapshot>, Status> {
         let _compiling = self.compiling.lock();
         if let Some(snapshot) = self.find(policies, bindings) {
             return Ok(snapshot);
         }
         let last = Arc::clone(&self.current.lock());
-        let snapshot = Arc::new(Snapshot::new(&last, policies, bindings)?);
-        *self.current.lock() = Arc::clone(&snapshot);
+        let snapshot = Arc::new(Snapshot::new(&last, policies, bindings, compile)?);
+        if !snapshot.active.iter().any(|active| active.policy.is_incomplete) {
+            *self.current.lock() = Arc::clone(&snapshot);
+        }
         Ok(snapshot)
     }
 
@@ -120,7 +129,12 @@ impl Snapshot {
     }
 
     /// Compiles the policies that have changed since the last snapshot.
-    fn new(last: &Self, policies: &[StoredValue], bindings: &[StoredValue]) -> Result<Self, Status> {
+    fn new(
+        last: &Self,
+        policies: &[StoredValue],
+        bindings: &[StoredValue],
+        compile: impl Fn(&Value) -> CompiledPolicy,
+    ) -> Result<Self, Status> {
         let versions = |stored: &[StoredValue]| {
             stored.iter().map(|value| (Arc::clone(&value.key), value.modified)).collect::<Vec<_>>()
         };
@@ -135,11 +149,44 @@ impl Snapshot {
             let Some(bindings) = by_policy.remove(name) else { continue };
             let policy = match last.compiled.get(&stored.key) {
                 Some((revision, policy)) if *revision == stored.modified => Arc::clone(policy),
-                _ => Arc::new(CompiledPolicy::compile(&Item::stored(stored)?.value())),
+                _ => Arc::new(compile(&Item::stored(stored)?.value())),
             };
             compiled.insert(Arc::clone(&stored.key), (stored.modified, Arc::clone(&policy)));
             active.push(ActivePolicy { policy, bindings });
         }
         Ok(Self { versions: [versions(policies), versions(bindings)], compiled, active })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::encoded::{Encoded, Style};
+
+    fn stored(key: &str, object: &Value) -> StoredValue {
+        let body = Encoded::new(object, Style::BuiltIn).storage_bytes();
+        StoredValue { key: key.into(), body, created: Revision(1), modified: Revision(1), is_stale: false }
+    }
+
+    #[test]
+    fn policy_that_could_not_be_compiled_is_compiled_again() {
+        let policy = json!({"kind": "ValidatingAdmissionPolicy", "apiVersion": "admissionregistration.k8s.io/v1",
+            "metadata": {"name": "p"}, "spec": {"validations": [{"expression": "true"}]}});
+        let binding = json!({"kind": "ValidatingAdmissionPolicyBinding",
+            "apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": "b"}, "spec": {"policyName": "p"}});
+        let (policies, bindings) = ([stored("/p", &policy)], [stored("/b", &binding)]);
+        let (known, compiled) = (Known::default(), Cell::new(0));
+        let compile = |policy: &Value| {
+            compiled.set(compiled.get() + 1);
+            CompiledPolicy { is_incomplete: compiled.get() == 1, ..CompiledPolicy::compile(policy) }
+        };
+        for expected in [1, 2, 2] {
+            let snapshot = known.compile(&policies, &bindings, compile).unwrap();
+            assert_eq!((snapshot.active().len(), compiled.get()), (1, expected));
+        }
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct CompiledPolicy {
     pub(super) mutations: Vec<Mutation>,
     /// A mutating policy is evaluated again after later changes.
     pub(super) is_reinvoked: bool,
+    /// An expression was not compiled for lack of resources. The policy must be compiled again.
+    pub(super) is_incomplete: bool,
 }
 
 /// A validation of a policy.
@@ -105,6 +107,7 @@ impl CompiledPolicy {
             annotations,
             mutations,
             is_reinvoked: spec.text(&["reinvocationPolicy"]) == "IfNeeded",
+            is_incomplete: compiler.is_incomplete(),
             composition: compiler.into_composition(),
         }
     }

@@ -9,7 +9,8 @@ use windlass_cel::Scope;
 use super::{
     active::Snapshot,
     compiled::{Binding, CompiledPolicy, Mutation},
-    message, namespace_object, params,
+    message, namespace_object,
+    params::{self, Param},
 };
 use crate::{
     admission::{
@@ -34,7 +35,7 @@ struct Call {
     policy: Arc<CompiledPolicy>,
     binding: Arc<Binding>,
     invocation: Invocation,
-    params: Arc<Option<Value>>,
+    param: Param,
 }
 
 /// An error of a policy.
@@ -117,11 +118,11 @@ async fn matching_calls(
             }
             let namespace = write.review_namespace();
             match params::params(registry, resource.as_ref(), binding.params.as_ref(), namespace).await {
-                Ok(params) => calls.extend(params.into_iter().map(|params| Call {
+                Ok(params) => calls.extend(params.into_iter().map(|param| Call {
                     policy: Arc::clone(policy),
                     binding: Arc::clone(binding),
                     invocation: invocation.clone(),
-                    params: Arc::new(params),
+                    param,
                 })),
                 Err(why) => fail(Some(binding), why),
             }
@@ -146,9 +147,16 @@ async fn call_all(
             let (policy, binding) = (Arc::clone(policy), Some(Arc::clone(&call.binding)));
             failures.push(PolicyFailure { policy, binding, why, reason: Some(reason::INVALID) });
         };
+        let params = match call.param.value().await {
+            Ok(params) => Arc::new(params),
+            Err(status) => {
+                fail(format!("failed to configure binding: {}", status.message));
+                continue;
+            }
+        };
         if !policy.conditions.is_empty() {
             let subject = Subject::of(write, &call.invocation, Value::Null).await?;
-            let (policy, params) = (Arc::clone(policy), Arc::clone(&call.params));
+            let (policy, params) = (Arc::clone(policy), Arc::clone(&params));
             let verdict = evaluator.evaluate(move |attempt| {
                 let extras = Extras { for_conditions: true, ..extras(&policy, params.as_ref().as_ref()) };
                 let inputs = attempt.inputs(&subject, extras);
@@ -165,7 +173,7 @@ async fn call_all(
                 }
             }
         }
-        let id = call.id();
+        let id = call.id(params.as_ref().as_ref());
         if !write.reinvocation.should_call(Plugin::Policies, &id) {
             continue;
         }
@@ -174,7 +182,7 @@ async fn call_all(
             if write.object.is_null() {
                 continue;
             }
-            match apply(&mut evaluator, call, index, &namespace, write).await {
+            match apply(&mut evaluator, call, &params, index, &namespace, write).await {
                 Ok(()) => is_patched = true,
                 Err(Problem::Policy(why)) => fail(why),
                 Err(Problem::Write(status)) => return Err(status),
@@ -198,13 +206,14 @@ fn extras<'a>(policy: &'a CompiledPolicy, params: Option<&'a Value>) -> Extras<'
 async fn apply(
     evaluator: &mut Evaluator<'_>,
     call: &Call,
+    params: &Arc<Option<Value>>,
     index: usize,
     namespace: &Value,
     write: &mut Attributes,
 ) -> Result<(), Problem> {
     let subject = Subject::of(write, &call.invocation, namespace.clone()).await.map_err(Problem::Write)?;
     let subject = Arc::new(subject);
-    let (policy, params, values) = (Arc::clone(&call.policy), Arc::clone(&call.params), Arc::clone(&subject));
+    let (policy, params, values) = (Arc::clone(&call.policy), Arc::clone(params), Arc::clone(&subject));
     let evaluated = evaluator.evaluate(move |attempt| {
         evaluate(&policy, &policy.mutations[index], params.as_ref().as_ref(), &values, attempt)
     });
@@ -294,11 +303,9 @@ fn merged(invocation: &Invocation, write: &Attributes, object: &Value, mut patch
 }
 
 impl Call {
-    /// Returns the identity of the call for reinvocations.
-    fn id(&self) -> HookId {
-        let text = |field: &str| {
-            self.params.as_ref().as_ref().map(|params| params.text(&["metadata", field])).unwrap_or_default()
-        };
+    /// Returns the identity of the call with these parameters for reinvocations.
+    fn id(&self, params: Option<&Value>) -> HookId {
+        let text = |field: &str| params.map(|params| params.text(&["metadata", field])).unwrap_or_default();
         let id = [&*self.policy.name, &*self.binding.name, text("namespace"), text("name")];
         (id.join("/"), 0)
     }

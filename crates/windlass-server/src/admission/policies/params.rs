@@ -27,6 +27,24 @@ pub(super) fn resource(registry: &Registry, kind: &ParamKind) -> Result<ParamRes
     found.cloned().ok_or_else(missing)
 }
 
+/// A parameter of a binding. It is decoded when it is used, so that only one of many is in memory.
+#[derive(Debug)]
+pub(super) enum Param {
+    /// The policy or the binding has no parameters.
+    Absent,
+    Stored(ParamResource, Item),
+}
+
+impl Param {
+    /// Returns the object. `None` if there are no parameters.
+    pub(super) async fn value(&self) -> Result<Option<Value>, Status> {
+        let Self::Stored(resource, item) = self else { return Ok(None) };
+        let object = resource.stored_to_hub(item.value()).await?;
+        let object = resource.hub_to_requested(&object).into_owned();
+        Ok(Some(set_type_meta(object, &resource.group, &resource.version, &resource.kind)))
+    }
+}
+
 /// Returns the parameters of a binding: one for each evaluation of the policy. A policy or a binding without parameters
 /// is evaluated once, without a value. The error is a message.
 pub(super) async fn params(
@@ -34,8 +52,8 @@ pub(super) async fn params(
     resource: Option<&ParamResource>,
     reference: Option<&Value>,
     namespace: &str,
-) -> Result<Vec<Option<Value>>, String> {
-    let (Some(resource), Some(reference)) = (resource, reference) else { return Ok(vec![None]) };
+) -> Result<Vec<Param>, String> {
+    let (Some(resource), Some(reference)) = (resource, reference) else { return Ok(vec![Param::Absent]) };
     let own = reference.text(&["namespace"]);
     let namespace = match (resource.is_namespaced(), own) {
         (false, "") => None,
@@ -51,7 +69,7 @@ pub(super) async fn params(
     if found.is_empty() && reference.text(&["parameterNotFoundAction"]) == "Deny" {
         return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
     }
-    Ok(found.into_iter().map(Some).collect())
+    Ok(found.into_iter().map(|item| Param::Stored(Arc::clone(resource), item)).collect())
 }
 
 async fn found(
@@ -59,23 +77,22 @@ async fn found(
     resource: &ParamResource,
     reference: &Value,
     namespace: Option<&str>,
-) -> Result<Vec<Value>, Status> {
+) -> Result<Vec<Item>, Status> {
     let name = reference.text(&["name"]);
-    let items: Vec<Item> = match name {
-        "" => registry.peek_all(&Target::collection(resource, namespace)).await?,
-        name => registry.peek_recent(&Target::object(resource, namespace, name)).await?.into_iter().collect(),
-    };
-    let selector = reference.at(&["selector"]).map(label_selector).unwrap_or_default();
-    let mut params = Vec::new();
-    for item in items {
-        let stored = item.value();
-        let label = |label: &str| stored.at(&["metadata", "labels", label]).and_then(Value::as_str);
-        if name.is_empty() && !selector.is_empty() && !selector.matches(label) {
-            continue;
-        }
-        let object = resource.stored_to_hub(stored).await?;
-        let object = resource.hub_to_requested(&object).into_owned();
-        params.push(set_type_meta(object, &resource.group, &resource.version, &resource.kind));
+    if !name.is_empty() {
+        let found = registry.peek_recent(&Target::object(resource, namespace, name)).await?;
+        return Ok(found.into_iter().collect());
     }
-    Ok(params)
+    let mut items = registry.peek_all(&Target::collection(resource, namespace)).await?;
+    let selector = reference.at(&["selector"]).map(label_selector).unwrap_or_default();
+    if !selector.is_empty() {
+        items.retain(|item| {
+            let meta = item.encoded.meta().ok();
+            selector.matches(|label| meta.as_ref()?.label(label))
+        });
+    }
+    Ok(items)
 }
+
+#[cfg(test)]
+mod tests;

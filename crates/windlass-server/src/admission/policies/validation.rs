@@ -10,7 +10,8 @@ use windlass_cel::Scope;
 use super::{
     active::{ActivePolicy, Snapshot},
     compiled::{Binding, CompiledPolicy, Validation},
-    message, namespace_object, params,
+    message, namespace_object,
+    params::{self, Param},
 };
 use crate::{
     admission::{
@@ -151,6 +152,13 @@ impl Round<'_> {
                 },
             };
             for param in params {
+                let param = match param.value().await {
+                    Ok(param) => param,
+                    Err(status) => {
+                        self.misconfigured(policy, Some(binding), &message(&status));
+                        break;
+                    }
+                };
                 let (compiled, subject) = (Arc::clone(policy), Arc::clone(&subject));
                 let evaluated =
                     self.evaluator.evaluate(move |attempt| evaluate(&compiled, &subject, param.as_ref(), attempt));
@@ -165,11 +173,7 @@ impl Round<'_> {
     }
 
     /// Returns the parameters of a binding. Returns none if the binding does not match the write. The error is a message.
-    async fn params(
-        &self,
-        binding: &Binding,
-        resource: Option<&params::ParamResource>,
-    ) -> Result<Vec<Option<Value>>, String> {
+    async fn params(&self, binding: &Binding, resource: Option<&params::ParamResource>) -> Result<Vec<Param>, String> {
         if let Some(resources) = &binding.resources {
             let matched = resources.matching(self.registry, self.write).await.map_err(|status| message(&status))?;
             if matched.is_none() {

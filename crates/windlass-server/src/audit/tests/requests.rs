@@ -144,6 +144,7 @@ async fn watch_has_three_stages() {
 #[tokio::test]
 async fn interrupted_request_is_complete_with_a_note() {
     let (server, recorder) = server(json!([{"level": "Metadata"}]));
+    server.start().await.unwrap();
     let body = http_body_util::StreamBody::new(futures::stream::pending::<
         Result<http_body::Frame<bytes::Bytes>, std::io::Error>,
     >());

@@ -12,6 +12,7 @@ use futures::{
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
+use windlass_api::BoxError;
 
 use super::keys::WebKey;
 use crate::{authn::fetch::Fetcher, codec::go_quote, object::Tree};
@@ -32,6 +33,8 @@ pub(super) struct Provider(Arc<Inner>);
 struct Inner {
     issuer: String,
     discovery_url: String,
+    /// The trusted CAs in PEM. Empty for those of the system.
+    authority: String,
     fetcher: Fetcher,
     state: Mutex<State>,
 }
@@ -50,10 +53,22 @@ struct State {
 }
 
 impl Provider {
-    pub(super) fn new(issuer: &str, discovery_url: Option<&str>, fetcher: Fetcher) -> Self {
-        let default = || format!("{}{WELL_KNOWN}", issuer.strip_suffix('/').unwrap_or(issuer));
-        let discovery_url = discovery_url.map_or_else(default, str::to_owned);
-        Self(Arc::new(Inner { issuer: issuer.to_owned(), discovery_url, fetcher, state: Mutex::default() }))
+    /// Creates a provider. `authority` has the trusted CAs in PEM; if it is empty, those of the system are trusted.
+    pub(super) fn new(issuer: &str, discovery_url: Option<&str>, authority: &str) -> Result<Self, BoxError> {
+        Ok(Self(Arc::new(Inner {
+            issuer: issuer.to_owned(),
+            discovery_url: discovery_url_of(issuer, discovery_url),
+            authority: authority.to_owned(),
+            fetcher: Fetcher::new(authority)?,
+            state: Mutex::default(),
+        })))
+    }
+
+    /// Reports whether the keys come from the same place as those of a provider with these settings.
+    pub(super) fn has_settings(&self, issuer: &str, discovery_url: Option<&str>, authority: &str) -> bool {
+        self.0.issuer == issuer
+            && self.0.discovery_url == discovery_url_of(issuer, discovery_url)
+            && self.0.authority == authority
     }
 
     /// Returns the cached keys; `None` before the first successful fetch.
@@ -84,11 +99,25 @@ impl Provider {
     }
 }
 
+fn discovery_url_of(issuer: &str, discovery_url: Option<&str>) -> String {
+    let default = || format!("{}{WELL_KNOWN}", issuer.strip_suffix('/').unwrap_or(issuer));
+    discovery_url.map_or_else(default, str::to_owned)
+}
+
+/// A fetch in progress. Dropping it ends the fetch, also after a panic.
+struct FetchInProgress<'a>(&'a Mutex<State>);
+
+impl Drop for FetchInProgress<'_> {
+    fn drop(&mut self) {
+        self.0.lock().fetch = None;
+    }
+}
+
 impl Inner {
     async fn run(&self) -> Result<(), String> {
+        let _fetching = FetchInProgress(&self.state);
         let outcome = self.fetch().await;
         let mut state = self.state.lock();
-        state.fetch = None;
         let (interval, error) = match &outcome {
             Ok(()) => (REFRESH_INTERVAL, String::new()),
             Err(error) => {
@@ -98,6 +127,7 @@ impl Inner {
         };
         state.next = Some(Instant::now() + interval);
         state.error = error;
+        drop(state);
         outcome
     }
 
@@ -131,5 +161,24 @@ impl Inner {
 impl fmt::Debug for Provider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Provider").field("issuer", &self.0.issuer).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn panic_in_a_fetch_does_not_end_later_fetches() {
+        windlass_tls::provider().unwrap();
+        let provider = Provider::new("https://127.0.0.1:1", None, "").unwrap();
+        let inner = Arc::clone(&provider.0);
+        let fetching = tokio::spawn(async move {
+            let _fetching = FetchInProgress(&inner.state);
+            panic!("in the fetch");
+        });
+        provider.0.state.lock().fetch = Some(async { Err("panicked".to_owned()) }.boxed().shared());
+        assert!(fetching.await.is_err());
+        assert!(provider.0.state.lock().fetch.is_none());
     }
 }

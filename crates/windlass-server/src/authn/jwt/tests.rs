@@ -78,16 +78,20 @@ impl Issuer {
     }
 
     fn issuers(&self) -> JwtIssuers {
+        let issuers = JwtIssuers::default();
+        issuers.configure(&self.configuration("us"), &[]).unwrap();
+        issuers
+    }
+
+    fn configuration(&self, audience: &str) -> AuthenticationConfiguration {
         let configuration = AuthenticationConfiguration::parse(json!({
             "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration",
             "jwt": [{
-                "issuer": {"url": self.url, "audiences": ["us"], "certificateAuthority": self.ca},
+                "issuer": {"url": self.url, "audiences": [audience], "certificateAuthority": self.ca},
                 "claimMappings": {"username": {"claim": "sub", "prefix": "oidc:"}},
             }],
         }));
-        let issuers = JwtIssuers::default();
-        issuers.configure(&configuration.unwrap(), &[]).unwrap();
-        issuers
+        configuration.unwrap()
     }
 
     fn token(&self, id: &str) -> String {
@@ -320,4 +324,22 @@ fn issuer_of_service_accounts_is_disallowed() {
         "invalid authentication configuration: jwt[0].issuer.url: Invalid value: \"https://a\": URL must not overlap with \
          disallowed issuers: [https://a https://b]"
     );
+}
+
+#[tokio::test]
+async fn reload_keeps_the_keys_of_an_issuer_and_changes_the_rest() {
+    let issuer = Issuer::start(None).await;
+    let issuers = issuer.issuers();
+    let token = issuer.token("a");
+    assert_eq!(name(&issuers, &token).await, Ok(Some("oidc:jane".to_owned())));
+    let fetches = issuer.fetches.load(Ordering::SeqCst);
+    issuers.configure(&issuer.configuration("us"), &[]).unwrap();
+    assert_eq!(name(&issuers, &token).await, Ok(Some("oidc:jane".to_owned())));
+    issuers.configure(&issuer.configuration("them"), &[]).unwrap();
+    assert!(name(&issuers, &token).await.unwrap_err().contains("expected audience \"them\""));
+    assert_eq!(issuer.fetches.load(Ordering::SeqCst), fetches);
+    // Another issuer with the same URL but another CA has other keys.
+    let other = Issuer { ca: Issuer::start(None).await.ca, ..issuer };
+    issuers.configure(&other.configuration("us"), &[]).unwrap();
+    assert!(name(&issuers, &token).await.is_err());
 }

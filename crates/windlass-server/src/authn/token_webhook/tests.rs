@@ -27,6 +27,8 @@ impl TokenReviewer for Scripted {
                 "flaky" => Ok(json!({"status": {"authenticated": true, "user": {"username": "flaky"}}})),
                 "refused" => Err(TokenReviewError::Refused(http::StatusCode::FORBIDDEN)),
                 "down" => Err(TokenReviewError::Refused(http::StatusCode::GATEWAY_TIMEOUT)),
+                "panic" if call == 0 => panic!("in the webhook"),
+                "panic" => Ok(json!({"status": {"authenticated": true, "user": {"username": "calm"}}})),
                 "slow" => std::future::pending().await,
                 _ => Ok(json!({"status": {}})),
             }
@@ -122,4 +124,11 @@ async fn random_tokens_do_not_replace_cached_users() {
     let calls = fixture.calls();
     assert!(fixture.who("jane").await.unwrap().is_some());
     assert_eq!(fixture.calls(), calls);
+}
+
+#[tokio::test(start_paused = true)]
+async fn panic_in_a_call_does_not_end_later_calls_for_the_token() {
+    let fixture = Fixture::new(|webhook| webhook);
+    assert!(fixture.who("panic").await.unwrap_err().contains("panic"));
+    assert_eq!(fixture.who("panic").await, Ok(Some("calm system:authenticated".to_owned())));
 }

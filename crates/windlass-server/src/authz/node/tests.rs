@@ -1,3 +1,9 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use futures::{FutureExt as _, future::BoxFuture};
 use serde_json::{Value, json};
 
 use crate::{
@@ -5,20 +11,24 @@ use crate::{
     encoded::{Encoded, Style},
     identity::User,
     kubernetes::KubernetesVersion,
-    storage::{Change, Expect, MemoryStorage, Revision, Storage as _},
+    storage::{Change, Expect, MemoryStorage, Range, RangeQuery, Revision, Storage, StorageError, suite},
 };
 
 struct Cluster {
-    storage: MemoryStorage,
+    storage: Arc<dyn Storage>,
     authorizer: Authorizer,
 }
 
 impl Cluster {
     fn new() -> Self {
+        Self::over(Arc::new(MemoryStorage::default()))
+    }
+
+    fn over(storage: Arc<dyn Storage>) -> Self {
         let modes = AuthorizationConfiguration::from_modes(&["Node"], None).unwrap();
         let chain = modes.connect(|_| Err("there is no webhook".into())).unwrap();
         let authorizer = Authorizer::new(Authorization::Rbac, Some(chain), KubernetesVersion::default());
-        Self { storage: MemoryStorage::default(), authorizer }
+        Self { storage, authorizer }
     }
 
     async fn put(&self, key: &str, object: Value) {
@@ -101,4 +111,50 @@ fn modes_of_the_flag_are_checked() {
     ] {
         assert_eq!(error(modes), format!("invalid authorization configuration: {why}"));
     }
+}
+
+/// A storage that counts the reads of pods, which take some time.
+#[derive(Debug, Default)]
+struct Counting {
+    storage: MemoryStorage,
+    reads: Arc<AtomicUsize>,
+}
+
+impl suite::Forward for Counting {
+    fn below(&self) -> &dyn Storage {
+        &self.storage
+    }
+
+    fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>> {
+        async move {
+            if query.prefix == "/registry/pods/" {
+                self.reads.fetch_add(1, Ordering::SeqCst);
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+            self.storage.range(query).await
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_share_one_start_of_the_graph() {
+    let counting = Counting::default();
+    let reads = Arc::clone(&counting.reads);
+    let cluster = Cluster::over(Arc::new(counting));
+    // More than a part of the objects that are decoded at a time.
+    let filler = "x".repeat(400_000);
+    for number in 0..4 {
+        let volume = json!({"name": "v", "secret": {"secretName": format!("s{number}")}});
+        let pod = pod("a", json!({"volumes": [volume], "filler": filler}));
+        cluster.put(&format!("/registry/pods/n/p{number}"), pod).await;
+    }
+    // A request that is dropped or not polled does not delay the others.
+    let mut unpolled = Box::pin(cluster.gets("a", "secrets", "s0"));
+    assert!(futures::poll!(&mut unpolled).is_pending());
+    let names: Vec<String> = (0..6).map(|number| format!("s{number}")).collect();
+    let answers = futures::future::join_all(names.iter().map(|name| cluster.gets("a", "secrets", name))).await;
+    assert_eq!(answers, [true, true, true, true, false, false]);
+    assert_eq!(reads.load(Ordering::SeqCst), 1);
+    assert!(unpolled.await);
 }

@@ -26,6 +26,14 @@ pub(crate) fn to_yaml(value: &Value) -> String {
     emitter.out
 }
 
+/// Formats the value as an item of a sequence under a key of the document.
+pub(crate) fn to_yaml_item(value: &Value) -> String {
+    let mut emitter = Emitter { out: String::new(), column: 0 };
+    emitter.sequence(std::slice::from_ref(value), 0, true);
+    emitter.line(0);
+    emitter.out
+}
+
 struct Emitter {
     out: String,
     /// The number of characters since the last line break.

@@ -106,3 +106,20 @@ fn inconsistent_levels_are_not_used() {
         assert_eq!(LevelSpec::read(&json!({"metadata": {"name": "l"}, "spec": spec})), None, "{spec}");
     }
 }
+
+#[test]
+fn seats_are_freed_if_the_runtime_ends_during_the_latency() {
+    let work = Work { initial: 1, last: 1, latency: Duration::from_hours(1) };
+    let flow = Arc::<FlowSeries>::default();
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let first = runtime();
+    let level = first.block_on(async {
+        let level = level(5);
+        drop(level.enter(work, 0, &flow, LIMIT).await.unwrap());
+        assert_eq!(totals(&level).2, 1, "the seat is occupied during the latency");
+        level
+    });
+    drop(first);
+    assert_eq!(totals(&level), (0, 0, 0));
+    runtime().block_on(async { assert!(level.enter(work, 0, &flow, LIMIT).await.is_ok()) });
+}

@@ -4,6 +4,8 @@
 //! The variables are `object`, `oldObject`, `request`, `namespaceObject`, `authorizer` and, for policies with a parameter
 //! kind, `params`. Policies can also compose `variables`.
 
+use std::cell::Cell;
+
 use windlass_cel::{
     AdmissionVariables, CompileError, Composition, Environment, Evaluated, EvaluationError, Expected, Program, Scope,
 };
@@ -34,6 +36,8 @@ pub(crate) struct PolicyCompiler {
     /// Expressions may use `variables`.
     composes: bool,
     composition: Composition,
+    /// An expression was not compiled for lack of resources.
+    is_incomplete: Cell<bool>,
 }
 
 /// Returns a compile error in kube-apiserver's words.
@@ -65,8 +69,11 @@ pub(super) fn condition_problem(source: &str, params: bool) -> Option<String> {
 
 impl Expression {
     fn compile(source: &str, expected: Expected, environment: &Environment) -> Self {
-        let program = environment.compile(source, expected).map_err(|error| describe(&error, expected));
-        Self { source: source.to_owned(), program }
+        Self::new(source, expected, environment.compile(source, expected))
+    }
+
+    fn new(source: &str, expected: Expected, program: Result<Program, CompileError>) -> Self {
+        Self { source: source.to_owned(), program: program.map_err(|error| describe(&error, expected)) }
     }
 
     /// Returns the compiled expression, if it compiles.
@@ -117,25 +124,34 @@ impl std::fmt::Display for OutOfBudget {
 impl PolicyCompiler {
     /// Creates a compiler without variables.
     pub(crate) fn new(has_params: bool, composes: bool) -> Self {
-        Self { has_params, composes, composition: Composition::default() }
+        Self { has_params, composes, ..Self::default() }
     }
 
     /// Adds a variable. Returns its compile error.
     pub(crate) fn add_variable(&mut self, name: &str, source: &str) -> Option<String> {
         let available = AdmissionVariables { params: self.has_params, authorizer: true, patches: false };
-        let added = self.composition.add(name, source, &available.environment());
-        added.err().map(|error| describe(&error, Expected::Any))
+        let error = self.composition.add(name, source, &available.environment()).err()?;
+        self.is_incomplete.set(self.is_incomplete.get() || error.is_temporary());
+        Some(describe(&error, Expected::Any))
     }
 
     /// Compiles an expression that may use the variables.
     pub(crate) fn compile(&self, source: &str, expected: Expected, authorizer: bool) -> Expression {
         let patches = matches!(expected, Expected::Object | Expected::Patch);
         let available = AdmissionVariables { params: self.has_params, authorizer, patches };
-        let environment = available.environment();
+        let mut environment = available.environment();
         if self.composes {
-            return Expression::compile(source, expected, &self.composition.extend(&environment));
+            environment = self.composition.extend(&environment);
         }
-        Expression::compile(source, expected, &environment)
+        let program = environment.compile(source, expected);
+        let is_temporary = program.as_ref().is_err_and(CompileError::is_temporary);
+        self.is_incomplete.set(self.is_incomplete.get() || is_temporary);
+        Expression::new(source, expected, program)
+    }
+
+    /// Reports whether an expression was not compiled for lack of resources. It may compile at another time.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        self.is_incomplete.get()
     }
 
     /// Returns the variables.

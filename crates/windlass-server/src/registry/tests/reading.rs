@@ -137,3 +137,17 @@ async fn paged_list_is_consistent_under_concurrent_writes() {
         assert_eq!((found, round), (expected, 3), "{fields:?}");
     }
 }
+
+#[tokio::test]
+async fn scope_of_a_list_counts_objects_that_are_not_selected() {
+    let f = three().await;
+    let scope = async |labels: Option<&str>, fields: Option<&str>, limit| {
+        let (labels, fields) = (labels.map(str::to_owned), fields.map(str::to_owned));
+        let list = f.list("pods", ListParams { labels, fields, limit, ..ListParams::default() }).await.unwrap();
+        list.scope.map(|scope| (scope.count, scope.read, scope.bytes > 100 * scope.read))
+    };
+    assert_eq!(scope(None, None, 0).await, Some((3, 3, true)));
+    assert_eq!(scope(Some("app=none"), None, 0).await, Some((3, 3, true)));
+    assert_eq!(scope(None, None, 2).await, Some((3, 2, true)));
+    assert_eq!(scope(None, Some("metadata.name=c"), 0).await, None);
+}

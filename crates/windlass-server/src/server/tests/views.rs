@@ -45,3 +45,36 @@ async fn table_of_kinds_without_table_is_not_acceptable() {
     let status = ask(&service, "GET", "/api/v1/namespaces/default/pods/p/status", TABLE, json!({})).await;
     assert_eq!((status.code, &status.json()["kind"]), (200, &json!("Table")));
 }
+
+#[tokio::test]
+async fn long_lists_equal_their_parts_in_each_form() {
+    let service = server().service();
+    for name in ["a", "b", "c"] {
+        let object = json!({"metadata": {"name": name, "labels": {"l": name}, "annotations": {"x": "- : y\n\n"}},
+            "data": {"long": "word ".repeat(40_000), "z": "yes"}});
+        assert_eq!(post(&service, CONFIG_MAPS, object).await.code, 201);
+    }
+    let list = get(&service, CONFIG_MAPS).await;
+    let whole: Value = list.json();
+    let yaml = accepting(&service, CONFIG_MAPS, "application/yaml").await;
+    assert_eq!(yaml.header("content-type"), "application/yaml");
+    assert_eq!(yaml.body, crate::codec::to_yaml(&whole));
+    let none = accepting(&service, &format!("{CONFIG_MAPS}?labelSelector=l%3Dd"), "application/yaml").await;
+    assert!(none.body.contains("\nitems: []\n"), "{}", none.body);
+    let one = accepting(&service, &format!("{CONFIG_MAPS}?labelSelector=l%3Db"), "application/yaml").await;
+    assert!(one.body.contains("    name: b\n") && !one.body.contains("    name: a\n"));
+    let object = accepting(&service, &format!("{CONFIG_MAPS}/b"), "application/yaml").await;
+    assert_eq!(object.body, crate::codec::to_yaml(&get(&service, &format!("{CONFIG_MAPS}/b")).await.json()));
+
+    let table = accepting(&service, &format!("{CONFIG_MAPS}?includeObject=Object"), TABLE).await.json();
+    for (row, item) in table["rows"].as_array().unwrap().iter().zip(whole["items"].as_array().unwrap()) {
+        assert_eq!(row["cells"].as_array().unwrap()[..2], [item["metadata"]["name"].clone(), json!(2)]);
+        assert_eq!(row["object"]["data"], item["data"]);
+    }
+    assert_eq!(table["rows"].as_array().unwrap().len(), 3);
+    let partial = accepting(&service, CONFIG_MAPS, &METADATA.replace("Metadata;", "MetadataList;")).await.json();
+    let names = |list: &Value| list["items"].as_array().unwrap().iter().map(|item| item["metadata"].clone()).collect();
+    let (expected, found): (Vec<Value>, Vec<Value>) = (names(&whole), names(&partial));
+    assert_eq!(found, expected);
+    assert!(partial["items"][0].get("data").is_none());
+}
