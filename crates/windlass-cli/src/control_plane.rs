@@ -4,6 +4,7 @@
 //! controllers' last writes complete. The cluster is lost when the process ends, unless it is in a directory or in etcd.
 
 use std::{
+    collections::BTreeMap,
     error::Error,
     fs, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -33,6 +34,7 @@ use windlass_server::{
 
 use crate::{
     access::Access,
+    certificates::CertificateFiles,
     data_directory::Secrets,
     descriptions,
     encryption::Encryption,
@@ -67,7 +69,11 @@ pub(crate) struct Settings {
     /// The audit log.
     pub(crate) audit: Option<AuditConfiguration>,
     /// The client certificate at extension API servers; `None` for a generated one.
-    pub(crate) proxy: Option<ProxyIdentity>,
+    pub(crate) proxy: Option<CertificateFiles>,
+    /// The serving certificate; `None` for a generated one.
+    pub(crate) certificate: Option<CertificateFiles>,
+    /// The flags of the program, for `/flagz`.
+    pub(crate) flags: BTreeMap<String, String>,
     /// The place of the objects.
     pub(crate) place: Place,
     /// The flags for the tokens of service accounts.
@@ -88,6 +94,8 @@ pub(crate) struct Bound {
     address: SocketAddr,
     console: Option<(TcpListener, SocketAddr)>,
     opened: Opened,
+    /// The identity at extension API servers.
+    proxy: Option<ProxyIdentity>,
 }
 
 /// A running control plane.
@@ -129,12 +137,26 @@ impl Bound {
             settings.place.clone().open(names, settings.kubernetes, settings.encryption.as_ref(), token).await?;
         opened.secrets.issuer = settings.tokens.apply(opened.secrets.issuer)?;
         let generated = opened.secrets.proxy.take().filter(|_| !settings.access.accepts_front_proxies());
-        if let (None, Some((identity, ca))) = (&settings.proxy, generated) {
-            settings.access.accept_front_proxies(ca);
-            settings.proxy = Some(identity);
+        let proxy = match (&settings.proxy, generated) {
+            (Some(files), _) => {
+                let (files, identity) = (files.clone(), files.proxy()?);
+                let current = identity.clone();
+                opened.tasks.spawn(files.follow(move |chain, key| Ok(current.replace(chain, key)?)));
+                Some(identity)
+            }
+            (None, Some((identity, ca))) => {
+                settings.access.accept_front_proxies(ca);
+                Some(identity)
+            }
+            (None, None) => None,
+        };
+        if let Some(files) = &settings.certificate {
+            let identity = files.serving()?;
+            opened.secrets.tls = identity.clone();
+            opened.tasks.spawn(files.clone().follow(move |chain, key| Ok(identity.replace(chain, key)?)));
         }
         opened.secrets.tls = settings.access.identity(opened.secrets.tls)?;
-        Ok(Self { settings, listener, address, console, opened })
+        Ok(Self { settings, listener, address, console, opened, proxy })
     }
 
     /// Adds the cluster to a kubeconfig and makes it the current context. Other entries of an existing file are kept.
@@ -154,9 +176,10 @@ impl Bound {
     }
 
     pub(crate) fn start(self) -> Result<ControlPlane, Box<dyn Error>> {
-        let Self { mut settings, listener, address, console, opened } = self;
+        let Self { mut settings, listener, address, console, opened, proxy } = self;
         let Opened { storage, secrets, is_shared, encrypted, mut tasks } = opened;
-        let Secrets { tls, issuer, token, .. } = secrets;
+        let Secrets { tls, issuer, token, renewal, .. } = secrets;
+        tasks.spawn(renewal.run());
         // Pods require their service account only if the controller that creates it runs.
         let creates_accounts = settings.controllers.contains(BuiltIn::ServiceAccount);
         let accounts = if creates_accounts { PodAccounts::Required } else { PodAccounts::Optional };
@@ -173,9 +196,9 @@ impl Bound {
             Some(advertised) => server.advertise_address(advertised),
             None => server,
         };
-        let server = server.admission(settings.admission);
+        let server = server.admission(settings.admission).flags(settings.flags);
         let server = settings.access.apply(server);
-        let server = match settings.proxy {
+        let server = match proxy {
             Some(identity) => server.proxy_identity(identity),
             None => server,
         };
@@ -398,6 +421,8 @@ mod tests {
             console: None,
             access: Access::default(),
             proxy: None,
+            certificate: None,
+            flags: BTreeMap::new(),
             admission: AdmissionConfiguration::default(),
             audit: None,
             tokens: TokenKeys::default(),

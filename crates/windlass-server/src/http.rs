@@ -54,6 +54,7 @@ mod read;
 mod resource;
 mod respond;
 mod watch;
+mod zpages;
 
 pub use self::body::Body;
 pub(crate) use self::read::RequestBody;
@@ -518,6 +519,9 @@ async fn answer_server_endpoint(server: &Arc<State>, exchange: &Exchange) -> Res
             health::version(server.choices.kubernetes),
             Encoding::PrettyJson,
         )));
+    }
+    if let Some(page) = zpages::answer(server, exchange) {
+        return page.map(Some).map_err(Failure::Status);
     }
     if path == "/metrics" {
         let audit = server.audit().map(|audit| audit.metrics().text()).unwrap_or_default();

@@ -1,8 +1,9 @@
 //! The state of a running server, shared by its requests.
 
-use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::{OnceCell, watch};
 use windlass_api::{BoxError, Clock, Entropy, Status};
@@ -27,6 +28,10 @@ use crate::{
 pub(crate) struct State {
     pub(crate) clock: Clock,
     pub(crate) entropy: Entropy,
+    /// The time at which the server was built.
+    pub(crate) started: Timestamp,
+    /// The flags of the program, for `/flagz`.
+    pub(crate) flags: BTreeMap<String, String>,
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Arc<Authorizer>,
     pub(crate) storage: Arc<dyn Storage>,
