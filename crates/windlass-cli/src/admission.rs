@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use clap::Args;
 use serde_json::Value;
 use windlass_api::BoxError;
@@ -40,7 +41,32 @@ pub(crate) fn load(plugins: AdmissionPlugins, file: Option<&Path>) -> Result<Adm
     // Paths in the file are relative to it.
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
     let file = content(path).map_err(|error| -> Box<dyn Error> { error })?;
-    Ok(AdmissionConfiguration::of_plugins(plugins, file, &|other| content(&folder.join(other)))?)
+    Ok(AdmissionConfiguration::of_plugins(plugins, file, &|other| inlined(&folder.join(other)))?)
+}
+
+/// Reads a file. The files that the users of a kubeconfig name become part of it.
+fn inlined(path: &Path) -> Result<Value, BoxError> {
+    let mut file = content(path)?;
+    let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+    let users = file.get_mut("users").and_then(Value::as_array_mut).into_iter().flatten();
+    for user in users.filter_map(|user| user.get_mut("user").and_then(Value::as_object_mut)) {
+        for (name, inline) in [
+            ("client-certificate", "client-certificate-data"),
+            ("client-key", "client-key-data"),
+            ("tokenFile", "token"),
+        ] {
+            let Some(Value::String(other)) = user.remove(name) else { continue };
+            let other = folder.join(other);
+            let text =
+                fs::read_to_string(&other).map_err(|error| format!("cannot read {}: {error}", other.display()))?;
+            let text = if inline == "token" { text.trim().to_owned() } else { BASE64_STANDARD.encode(text) };
+            // As in kube-apiserver, data in the kubeconfig has priority, and so has the file of a token.
+            if inline == "token" || !user.contains_key(inline) {
+                user.insert(inline.to_owned(), text.into());
+            }
+        }
+    }
+    Ok(file)
 }
 
 fn content(path: &Path) -> Result<Value, BoxError> {
@@ -71,6 +97,20 @@ mod tests {
         fs::write(folder.path().join("security.yaml"), PLUGIN).unwrap();
         assert_ne!(read(&path).unwrap(), AdmissionConfiguration::default());
     }
+    #[test]
+    fn files_of_a_kubeconfig_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kubeconfig");
+        fs::write(folder.path().join("t"), "secret\n").unwrap();
+        fs::write(folder.path().join("c"), "certificate").unwrap();
+        fs::write(&path, "users:\n- name: a\n  user: {tokenFile: t, client-certificate: c}\n").unwrap();
+        let user = inlined(&path).unwrap()["users"][0]["user"].clone();
+        let expected = serde_json::json!({"client-certificate-data": "Y2VydGlmaWNhdGU=", "token": "secret"});
+        assert_eq!(user, expected);
+        fs::remove_file(folder.path().join("t")).unwrap();
+        assert!(inlined(&path).unwrap_err().to_string().contains("cannot read"));
+    }
+
     #[test]
     fn flags_select_plugins() {
         let load = |enabled: &str, disabled: &str| {

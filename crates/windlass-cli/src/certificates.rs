@@ -140,10 +140,8 @@ mod tests {
     fn errors_name_the_files() {
         let folder = tempfile::tempdir().unwrap();
         let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
-        let flags = CertificateFlags {
-            tls_cert_file: Some(certificate.clone()),
-            tls_private_key_file: Some(key.clone()),
-        };
+        let flags =
+            CertificateFlags { tls_cert_file: Some(certificate.clone()), tls_private_key_file: Some(key.clone()) };
         let error = flags.load().unwrap_err().to_string();
         assert!(error.starts_with(&format!("cannot read {}: ", certificate.display())), "{error}");
         fs::write(&certificate, "").unwrap();

@@ -243,7 +243,8 @@ mod tests {
 
     #[test]
     fn flags_of_a_command_have_values_or_defaults() {
-        let flags = flags_of("up", ["windlass", "up", "--nodes=7", "--enable-admission-plugins=A,B"].map(OsString::from));
+        let flags =
+            flags_of("up", ["windlass", "up", "--nodes=7", "--enable-admission-plugins=A,B"].map(OsString::from));
         for (name, value) in
             [("nodes", "7"), ("bind", "127.0.0.1:6443"), ("enable-admission-plugins", "A,B"), ("data-dir", "")]
         {

@@ -102,7 +102,7 @@ pub(crate) fn chain(
     let plugins = configuration.plugins();
     let authorizer = || Arc::clone(&authorizer);
     let policies = Arc::new(AdmissionPolicies::new(authorizer()));
-    let webhooks = Arc::new(Webhooks::new(authorizer()));
+    let webhooks = Arc::new(Webhooks::new(authorizer(), configuration.webhook_users()));
     let mut chain: Vec<Arc<dyn Admission>> = vec![Arc::new(CreateOnUpdate(authorizer()))];
     for name in plugins.enabled() {
         match name {

@@ -107,7 +107,8 @@ impl CertificateRenewal {
 
     /// Renews the certificates until the future is dropped.
     pub async fn run(mut self) {
-        let mut due: Vec<Timestamp> = self.leaves.iter().map(|leaf| due(leaf.validity, &self.entropy)).collect();
+        let mut due: Vec<Timestamp> =
+            self.leaves.iter().map(|leaf| renewal_time(leaf.validity, &self.entropy)).collect();
         while let Some(first) = due.iter().min().copied() {
             let now = self.clock.now();
             if now < first {
@@ -119,7 +120,7 @@ impl CertificateRenewal {
                 let validity = Validity::starting(now, LEAF_LIFETIME);
                 match leaf.renew(validity) {
                     Ok(()) => {
-                        *due_at = due(validity, &self.entropy);
+                        *due_at = renewal_time(validity, &self.entropy);
                         tracing::info!(certificate = leaf.holder.name(), until = %validity.end, "renewed a certificate");
                     }
                     Err(error) => {
@@ -154,7 +155,7 @@ impl Holder {
 }
 
 /// Returns the time of a renewal: after two thirds to four fifths of the lifetime.
-fn due(validity: Validity, entropy: &Entropy) -> Timestamp {
+fn renewal_time(validity: Validity, entropy: &Entropy) -> Timestamp {
     let lifetime = Duration::try_from(validity.end.duration_since(validity.start)).unwrap_or_default();
     let after = entropy.jitter(lifetime * 2 / 3, 0.2);
     validity.start.checked_add(after).unwrap_or(validity.end)
@@ -223,7 +224,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let clock = clock();
         let start = |clock: &Clock| {
-            CertificateRenewal::new(clock.clone(), Entropy::seeded(1)).serving::<String>(Some(directory.path()), []).unwrap()
+            CertificateRenewal::new(clock.clone(), Entropy::seeded(1))
+                .serving::<String>(Some(directory.path()), [])
+                .unwrap()
         };
         let first = start(&clock);
         time::advance(Duration::from_secs(9 * 365 * 24 * 3600)).await;

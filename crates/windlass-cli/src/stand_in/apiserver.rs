@@ -17,8 +17,8 @@ use tokio::{net::TcpListener, task::JoinSet};
 use windlass_api::{Clock, Entropy};
 use windlass_runtime::shutdown;
 use windlass_server::{
-    AdmissionPlugins, AuditConfiguration, CertificateRenewal, Limits, PodAccounts, Server, ServerBuilder, ServiceCidr, TlsIdentity,
-    TlsVersion, TokenIssuer,
+    AdmissionPlugins, AuditConfiguration, CertificateRenewal, Limits, PodAccounts, Server, ServerBuilder, ServiceCidr,
+    TlsIdentity, TlsVersion, TokenIssuer,
 };
 
 use super::flags::{Flag, Flags, Invocation, help};
@@ -220,8 +220,7 @@ fn server(flags: &Flags, bind: SocketAddr, tasks: &mut JoinSet<()>) -> Result<Se
 
 /// Returns the flags for `/flagz`. Unlike in the real server, flags that are not set have no value.
 fn shown(flags: &Flags) -> BTreeMap<String, String> {
-    let mut shown: BTreeMap<String, String> =
-        FLAGS.iter().map(|flag| (flag.name.to_owned(), String::new())).collect();
+    let mut shown: BTreeMap<String, String> = FLAGS.iter().map(|flag| (flag.name.to_owned(), String::new())).collect();
     for (name, value) in flags.iter() {
         let known = shown.entry(name.to_owned()).or_default();
         *known = if known.is_empty() { value.to_owned() } else { format!("{known},{value}") };
@@ -231,9 +230,8 @@ fn shown(flags: &Flags) -> BTreeMap<String, String> {
 
 /// Returns the admission plugins of the flags. Those that are missing were allowed.
 fn plugins(flags: &Flags) -> Result<AdmissionPlugins, Box<dyn Error>> {
-    let list = |flag: &str| -> Vec<&str> {
-        flags.list(flag).filter(|name| !AdmissionPlugins::is_missing(name)).collect()
-    };
+    let list =
+        |flag: &str| -> Vec<&str> { flags.list(flag).filter(|name| !AdmissionPlugins::is_missing(name)).collect() };
     let enabled = list("enable-admission-plugins");
     let disabled: Vec<&str> = flags.list("disable-admission-plugins").collect();
     let only = list("admission-control");
@@ -241,7 +239,8 @@ fn plugins(flags: &Flags) -> Result<AdmissionPlugins, Box<dyn Error>> {
         return Ok(AdmissionPlugins::new(&enabled, &disabled)?);
     }
     if !enabled.is_empty() || !disabled.is_empty() {
-        let both = "admission-control and enable-admission-plugins/disable-admission-plugins flags are mutually exclusive";
+        let both =
+            "admission-control and enable-admission-plugins/disable-admission-plugins flags are mutually exclusive";
         return Err(both.into());
     }
     Ok(AdmissionPlugins::only(&only)?)

@@ -59,9 +59,8 @@ impl Admission for DefaultClass {
             if named {
                 return Ok(());
             }
-            let is_default = |class: &Value| {
-                self.marks.iter().any(|mark| class.text(&["metadata", "annotations", mark]) == "true")
-            };
+            let is_default =
+                |class: &Value| self.marks.iter().any(|mark| class.text(&["metadata", "annotations", mark]) == "true");
             let mut defaults = all(registry, self.classes.0, self.classes.1).await?;
             defaults.retain(is_default);
             // The newest default class. If several are equally new, the first by name.

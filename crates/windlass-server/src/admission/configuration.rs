@@ -15,7 +15,10 @@ use super::{
     quota::{LimitedResource, ResourceQuotas},
     tolerations::RestrictTolerations,
 };
-use crate::object::{Errors, Path, Tree, dns_label, dns_subdomain};
+use crate::{
+    object::{Errors, Path, Tree, dns_label, dns_subdomain},
+    webhook::WebhookUsers,
+};
 
 const VERSION: &str = "apiserver.config.k8s.io/v1";
 const KIND: &str = "AdmissionConfiguration";
@@ -24,8 +27,8 @@ const DEFAULT_CACHE_SIZE: usize = 4096;
 
 /// The admission plugins of a server and their configuration.
 ///
-/// These plugins can be configured: `PodSecurity`, `ResourceQuota`, `EventRateLimit`, `PodNodeSelector` and
-/// `PodTolerationRestriction`.
+/// These plugins can be configured: `PodSecurity`, `ResourceQuota`, `EventRateLimit`, `PodNodeSelector`,
+/// `PodTolerationRestriction`, `MutatingAdmissionWebhook` and `ValidatingAdmissionWebhook`.
 ///
 /// ```
 /// use windlass_server::AdmissionConfiguration;
@@ -56,6 +59,8 @@ pub struct AdmissionConfiguration {
     event_limits: Vec<Limit>,
     node_selectors: NodeSelectors,
     tolerations: RestrictTolerations,
+    /// The credentials for mutating and for validating webhooks.
+    webhook_users: [WebhookUsers; 2],
     plugins: AdmissionPlugins,
 }
 
@@ -212,8 +217,14 @@ impl AdmissionConfiguration {
                 "EventRateLimit" => Ok(configuration.set_event_limits(&content, &mut errors)),
                 "PodNodeSelector" => Ok(configuration.set_node_selectors(&content, &mut errors)),
                 "PodTolerationRestriction" => Ok(configuration.set_tolerations(&content, &mut errors)),
+                "MutatingAdmissionWebhook" | "ValidatingAdmissionWebhook" => {
+                    let index = usize::from(name == "ValidatingAdmissionWebhook");
+                    let set = configuration.set_webhook_users(index, &content, read, &mut errors);
+                    set.map_err(|error| failed(&name, error))?;
+                    continue;
+                }
                 // As in kube-apiserver, the others have no configuration.
-                _ => Ok(()),
+                _ => continue,
             };
             parsed.map_err(|error| failed(&name, error.into()))?;
         }
@@ -328,6 +339,36 @@ impl AdmissionConfiguration {
                 check_fields(toleration, &fields, &path.index(index), errors);
             }
         }
+    }
+
+    /// Reads the kubeconfig with the credentials for webhooks.
+    fn set_webhook_users(
+        &mut self,
+        index: usize,
+        file: &Value,
+        read: &dyn Fn(&str) -> Result<Value, BoxError>,
+        errors: &mut Errors,
+    ) -> Result<(), BoxError> {
+        let (version, kind) = (file.text(&["apiVersion"]), file.text(&["kind"]));
+        match version {
+            "apiserver.config.k8s.io/v1alpha1" => check_kind((version, kind), &[version], "WebhookAdmission", errors),
+            _ => check_kind((version, kind), &[VERSION], "WebhookAdmissionConfiguration", errors),
+        }
+        check_fields(file, &["apiVersion", "kind", "kubeConfigFile"], &Path::new(""), errors);
+        let path = file.text(&["kubeConfigFile"]);
+        if path.is_empty() {
+            return Ok(());
+        }
+        if !std::path::Path::new(path).is_absolute() {
+            errors.invalid(&Path::new("kubeConfigFile"), path, "must be an absolute file path");
+            return Ok(());
+        }
+        self.webhook_users[index] = WebhookUsers::parse(&read(path)?)?;
+        Ok(())
+    }
+
+    pub(super) fn webhook_users(&self) -> [WebhookUsers; 2] {
+        self.webhook_users.clone()
     }
 
     pub(super) const fn plugins(&self) -> AdmissionPlugins {
@@ -467,6 +508,53 @@ mod tests {
         assert_eq!(parsed.limited[0].match_scopes[0].scope, "PriorityClass");
         let error = parse(&json!([{"name": "PodSecurity", "path": "other.yaml"}])).unwrap_err();
         assert_eq!(error, "cannot read the admission configuration of PodSecurity: no such file");
+    }
+
+    #[test]
+    fn configuration_of_webhooks_names_a_kubeconfig() {
+        let parse = |path: &str| {
+            let content =
+                json!({"apiVersion": VERSION, "kind": "WebhookAdmissionConfiguration", "kubeConfigFile": path});
+            let plugins = json!([{"name": "ValidatingAdmissionWebhook", "configuration": content}]);
+            let file = json!({"apiVersion": VERSION, "kind": KIND, "plugins": plugins});
+            let kubeconfig = json!({"users": [{"name": "*", "user": {"token": "t"}}]});
+            let read = |path: &str| if path == "/k" { Ok(kubeconfig.clone()) } else { Err("no such file".into()) };
+            AdmissionConfiguration::parse(file, read)
+        };
+        let [mutating, validating] = parse("/k").unwrap().webhook_users();
+        assert_eq!(validating.of("example.com", 443).unwrap().authorization, "Bearer t");
+        assert!(mutating.of("example.com", 443).is_none());
+        assert!(matches!(parse("/other"), Err(AdmissionConfigurationError::Read { .. })));
+        let error = parse("k").unwrap_err().to_string();
+        assert!(error.contains("kubeConfigFile: Invalid value: \"k\": must be an absolute file path"), "{error}");
+    }
+
+    #[test]
+    fn optional_plugins_need_valid_configurations() {
+        let parse = |plugin: &str, content: Value| {
+            let plugins = AdmissionPlugins::new(&[plugin], &[]).unwrap();
+            let file =
+                json!({"apiVersion": VERSION, "kind": KIND, "plugins": [{"name": plugin, "configuration": content}]});
+            AdmissionConfiguration::of_plugins(plugins, file, &|_| Err("none".into()))
+                .map_err(|error| error.to_string())
+        };
+        let limit = json!({"type": "Pod", "burst": 0, "cacheSize": -1, "other": 1});
+        let api_version = "eventratelimit.admission.k8s.io/v1alpha1";
+        let content = json!({"apiVersion": api_version, "kind": "Configuration", "limits": [limit]});
+        let error = parse("EventRateLimit", content).unwrap_err();
+        for problem in [
+            "limits[0].other: ",
+            "limits[0].type: Unsupported value: \"Pod\"",
+            "limits[0].burst: Invalid value: 0: must be positive",
+            "limits[0].qps: Invalid value: 0: must be positive",
+            "limits[0].cacheSize: Invalid value: -1: must not be negative",
+        ] {
+            assert!(error.contains(problem), "{problem}: {error}");
+        }
+        let error = parse("PodNodeSelector", json!({"podNodeSelectorPluginConfig": {"a": 1}, "b": {}})).unwrap_err();
+        assert!(error.contains("podNodeSelectorPluginConfig.a: Invalid value: 1") && error.contains("b: "), "{error}");
+        let error = parse("PodTolerationRestriction", json!({"whitelist": ["a"]})).unwrap_err();
+        assert!(error.contains("whitelist[0]: ") && error.contains("apiVersion: "), "{error}");
     }
 
     #[test]

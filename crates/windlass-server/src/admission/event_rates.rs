@@ -133,7 +133,8 @@ impl Admission for EventRates {
             [only] => only.clone(),
             several => format!("[{}]", several.join(", ")),
         };
-        let status = Status::failure(429, windlass_api::reason::TOO_MANY_REQUESTS, format!("Too many requests: {text}"));
+        let status =
+            Status::failure(429, windlass_api::reason::TOO_MANY_REQUESTS, format!("Too many requests: {text}"));
         Box::pin(std::future::ready(Err(status)))
     }
 }

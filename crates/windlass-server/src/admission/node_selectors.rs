@@ -55,9 +55,8 @@ impl NodeSelectors {
     async fn check(&self, registry: &Registry, write: &Attributes) -> Result<(), Status> {
         check_conflict(write, &self.of_namespace(registry, &write.namespace).await?)?;
         let allowed = parse(self.selectors.get(&write.namespace).map_or("", String::as_str))?;
-        let is_allowed = |(key, value): (&String, &Value)| {
-            allowed.get(key).is_some_and(|allowed| value.as_str() == Some(allowed))
-        };
+        let is_allowed =
+            |(key, value): (&String, &Value)| allowed.get(key).is_some_and(|allowed| value.as_str() == Some(allowed));
         if allowed.is_empty() || write.object.entries(&["spec", "nodeSelector"]).all(is_allowed) {
             return Ok(());
         }
@@ -78,9 +77,8 @@ impl NodeSelectors {
 
 fn check_conflict(write: &Attributes, selector: &Labels) -> Result<(), Status> {
     let own = write.object.at(&["spec", "nodeSelector"]).unwrap_or(&Value::Null);
-    let conflicts = |(key, value): (&String, &String)| {
-        own.get(key).and_then(Value::as_str).is_some_and(|own| own != value)
-    };
+    let conflicts =
+        |(key, value): (&String, &String)| own.get(key).and_then(Value::as_str).is_some_and(|own| own != value);
     if selector.iter().any(conflicts) {
         return Err(write.forbidden_by_name("pod node label selector conflicts with its namespace node label selector"));
     }
@@ -115,7 +113,10 @@ mod tests {
     fn selectors_are_lists_of_labels() {
         assert!(parse("").unwrap().is_empty());
         let parsed = parse("a=b, example.com/c = d").unwrap();
-        assert_eq!(parsed, Labels::from([("a", "b"), ("example.com/c", "d")].map(|(k, v)| (k.to_owned(), v.to_owned()))));
+        assert_eq!(
+            parsed,
+            Labels::from([("a", "b"), ("example.com/c", "d")].map(|(k, v)| (k.to_owned(), v.to_owned())))
+        );
         assert_eq!(parse("a").unwrap_err().message, "invalid selector: [a]");
         assert!(parse("a b=c").is_err() && parse("a=b=c").is_err());
     }

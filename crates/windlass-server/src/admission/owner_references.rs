@@ -37,8 +37,8 @@ impl Admission for OwnerReferences {
             let nothing = Value::Null;
             let old = write.old.as_ref().unwrap_or(&nothing);
             let (owners, known) = (write.object.items(&PATH), old.items(&PATH));
-            let is_changed = owners.len() != known.len()
-                || owners.iter().zip(known).any(|(new, old)| !same(Some(new), Some(old)));
+            let is_changed =
+                owners.len() != known.len() || owners.iter().zip(known).any(|(new, old)| !same(Some(new), Some(old)));
             if !is_changed {
                 return Ok(());
             }
@@ -54,7 +54,9 @@ impl Admission for OwnerReferences {
                 let decision = self.decide(registry, write, "delete", own).await?;
                 if !decision.is_allowed() {
                     let why = reasons(&decision);
-                    return Err(write.forbidden(format!("cannot set an ownerRef on a resource you can't delete: {why}")));
+                    return Err(
+                        write.forbidden(format!("cannot set an ownerRef on a resource you can't delete: {why}"))
+                    );
                 }
             }
             let blocks = |owner: &&Value| owner.flag(&["blockOwnerDeletion"]);
@@ -102,9 +104,10 @@ impl OwnerReferences {
         let (api_version, kind) = (owner.text(&["apiVersion"]), owner.text(&["kind"]));
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let resources = registry.resources();
-        let mut found = resources.all().iter().filter(|resource| {
-            resource.group == group && resource.version == version && resource.kind == kind
-        });
+        let mut found = resources
+            .all()
+            .iter()
+            .filter(|resource| resource.group == group && resource.version == version && resource.kind == kind);
         let Some(resource) = found.next() else {
             return Err(write.forbidden(format!(
                 "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion {api_version} \

@@ -2,7 +2,10 @@
 
 use futures::future::BoxFuture;
 use serde_json::Value;
-use windlass_api::{Cause, Status, quota::{Evaluator, read_amounts}};
+use windlass_api::{
+    Cause, Status,
+    quota::{Evaluator, read_amounts},
+};
 
 use super::classes::cluster_object;
 use crate::registry::{Admission, Attributes, Operation};
@@ -66,7 +69,9 @@ impl Admission for TopologyLabels {
                 return Ok(());
             }
             let Some(node) = cluster_object(registry, "", "nodes", node).await? else { return Ok(()) };
-            for (key, value) in node.entries(&["metadata", "labels"]).filter(|(key, _)| TOPOLOGY.contains(&key.as_str())) {
+            for (key, value) in
+                node.entries(&["metadata", "labels"]).filter(|(key, _)| TOPOLOGY.contains(&key.as_str()))
+            {
                 let labels = metadata_mut(&mut write.object).entry("labels").or_insert(Value::Null);
                 as_object(labels).insert(key.clone(), value.clone());
             }
@@ -122,8 +127,8 @@ fn lacking(registry: &Registry, pod: &Value, node: &Value) -> Vec<String> {
         let (requested, allocatable) = (usage.get(name).cloned().unwrap_or_default(), allocatable.get(name).cloned());
         let allocatable = allocatable.unwrap_or_default();
         if requested > allocatable {
-            let [requested, allocatable] =
-                [requested, allocatable].map(|amount| if name == "cpu" { amount.milli_value() } else { amount.value() });
+            let [requested, allocatable] = [requested, allocatable]
+                .map(|amount| if name == "cpu" { amount.milli_value() } else { amount.value() });
             lacking.push(format!("{name}, requested: {requested}, allocatable: {allocatable}"));
         }
     }
@@ -152,9 +157,8 @@ impl Admission for DeclaredFeatures {
                 return Ok(());
             }
             let (needed, name) = (needed.join(", "), node.text(&["metadata", "name"]));
-            Err(write.forbidden(format!(
-                "pod update requires features {needed} which are not available on node {name:?}"
-            )))
+            Err(write
+                .forbidden(format!("pod update requires features {needed} which are not available on node {name:?}")))
         })
     }
 }

@@ -200,9 +200,8 @@ mod tests {
 
     #[test]
     fn names_of_flags_are_checked() {
-        let refused = |enabled: &[&str], disabled: &[&str]| {
-            AdmissionPlugins::new(enabled, disabled).unwrap_err().to_string()
-        };
+        let refused =
+            |enabled: &[&str], disabled: &[&str]| AdmissionPlugins::new(enabled, disabled).unwrap_err().to_string();
         assert_eq!(refused(&["X"], &[]), "enable-admission-plugins plugin \"X\" is unknown");
         assert_eq!(
             refused(&["X"], &["Y"]),
@@ -221,9 +220,13 @@ mod tests {
     #[test]
     fn flags_change_the_default_choice() {
         let plugins = AdmissionPlugins::new(&["AlwaysDeny", "Priority"], &["LimitRanger", "AlwaysAdmit"]).unwrap();
-        for (name, is_on) in
-            [("AlwaysDeny", true), ("Priority", true), ("LimitRanger", false), ("AlwaysAdmit", false), ("PodSecurity", true)]
-        {
+        for (name, is_on) in [
+            ("AlwaysDeny", true),
+            ("Priority", true),
+            ("LimitRanger", false),
+            ("AlwaysAdmit", false),
+            ("PodSecurity", true),
+        ] {
             assert_eq!(plugins.contains(name), is_on, "{name}");
         }
         assert!(plugins.is_named("Priority") && !plugins.is_named("PodSecurity"));

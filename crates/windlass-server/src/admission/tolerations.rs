@@ -82,7 +82,8 @@ impl Admission for RestrictTolerations {
         Box::pin(async move {
             let mut added = Vec::new();
             if write.operation == Operation::Create {
-                added = of_namespace(registry, &write.namespace, DEFAULT).await?.unwrap_or_else(|| self.default.clone());
+                added =
+                    of_namespace(registry, &write.namespace, DEFAULT).await?.unwrap_or_else(|| self.default.clone());
             }
             if quality_of_service(&write.object) != "BestEffort" {
                 let pressure = "node.kubernetes.io/memory-pressure";

@@ -94,10 +94,7 @@ impl ProxyIdentity {
 }
 
 /// Parses a certificate chain and its key.
-fn parse(
-    chain: &str,
-    key: &str,
-) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), ProxyIdentityError> {
+fn parse(chain: &str, key: &str) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), ProxyIdentityError> {
     let error = |what| move |source| ProxyIdentityError::Pem { what, source };
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain.as_bytes()).collect();
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(error("key"))?;

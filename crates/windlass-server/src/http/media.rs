@@ -164,7 +164,8 @@ pub(crate) fn negotiate_page(headers: &HeaderMap, query: &Query, kind: &str) -> 
         return Ok(PageForm::Text);
     }
     let form = |clause: &Clause<'_>| {
-        let given = |name: &str| clause.parameters.iter().rev().find(|(given, _)| *given == name).map_or("", |found| found.1);
+        let given =
+            |name: &str| clause.parameters.iter().rev().find(|(given, _)| *given == name).map_or("", |found| found.1);
         let (wanted, group, version) = (given("as"), given("g"), given("v"));
         let encodings: &[Encoding] = match (clause.main, clause.sub) {
             ("*", "*") | ("application", "*") => &[Encoding::Json, Encoding::Yaml],

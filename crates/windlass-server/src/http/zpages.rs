@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Body, Exchange,
-    media::{self, Encoding, PageForm},
+    media::{self, PageForm},
     respond,
 };
 use crate::{kubernetes::KubernetesVersion, state::State};
@@ -51,9 +51,8 @@ pub(super) fn answer(server: &State, exchange: &Exchange) -> Option<Result<Respo
             }
             if version == "v1alpha1" {
                 let page = kind.to_lowercase();
-                let warning = format!(
-                    "299 - \"This version of the {page} endpoint is deprecated. Please use a newer version.\""
-                );
+                let warning =
+                    format!("299 - \"This version of the {page} endpoint is deprecated. Please use a newer version.\"");
                 headers.extend(HeaderValue::from_str(&warning).ok().map(|warning| (header::WARNING, warning)));
             }
             response

@@ -99,12 +99,7 @@ impl Authority {
         Self::read_or(directory, file, name, Some(validity))
     }
 
-    fn read_or(
-        directory: &Path,
-        file: &str,
-        name: &'static str,
-        validity: Option<Validity>,
-    ) -> Result<Self, TlsError> {
+    fn read_or(directory: &Path, file: &str, name: &'static str, validity: Option<Validity>) -> Result<Self, TlsError> {
         let (certificate_path, key_path) =
             (directory.join(format!("{file}.crt")), directory.join(format!("{file}.key")));
         if !key_path.exists() || !certificate_path.exists() {

@@ -17,19 +17,13 @@ use super::TlsError;
 #[derive(Debug)]
 pub(crate) struct CurrentCertificate(RwLock<Arc<CertifiedKey>>);
 
-fn certified(
-    chain: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
-) -> Result<Arc<CertifiedKey>, TlsError> {
+fn certified(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<Arc<CertifiedKey>, TlsError> {
     let provider = windlass_tls::provider()?;
     Ok(Arc::new(CertifiedKey::from_der(chain, key, &provider)?))
 }
 
 impl CurrentCertificate {
-    pub(crate) fn new(
-        chain: Vec<CertificateDer<'static>>,
-        key: PrivateKeyDer<'static>,
-    ) -> Result<Self, TlsError> {
+    pub(crate) fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<Self, TlsError> {
         Ok(Self(RwLock::new(certified(chain, key)?)))
     }
 

@@ -119,7 +119,8 @@ async fn requested_devices_are_tolerated() {
 
 #[tokio::test]
 async fn node_selector_of_the_namespace_is_added_and_limits_pods() {
-    let selectors = json!({"podNodeSelectorPluginConfig": {"clusterDefaultNodeSelector": "zone=a", "default": "zone=a"}});
+    let selectors =
+        json!({"podNodeSelectorPluginConfig": {"clusterDefaultNodeSelector": "zone=a", "default": "zone=a"}});
     let configuration = json!([{"name": "PodNodeSelector", "configuration": selectors}]);
     let service = with(&["PodNodeSelector"], &[], configuration);
     let created = post(&service, &format!("{PODS}?dryRun=All"), pod(json!({}))).await.json();
@@ -156,7 +157,8 @@ async fn tolerations_of_the_namespace_are_added_and_limit_pods() {
     )
     .await;
     let other = pod(json!({"tolerations": [{"key": "b", "operator": "Exists"}]}));
-    let why = "pod tolerations (possibly merged with namespace default tolerations) conflict with its namespace whitelist";
+    let why =
+        "pod tolerations (possibly merged with namespace default tolerations) conflict with its namespace whitelist";
     assert_eq!(message(&service, &dry, other).await, refused(500, why));
     let allowed = pod(json!({"tolerations": [{"key": "a", "operator": "Exists", "effect": "NoSchedule"}]}));
     assert_eq!(post(&service, &dry, allowed).await.code, 201);
@@ -247,9 +249,7 @@ async fn pods_get_the_topology_of_their_node() {
 async fn resizes_must_fit_the_node() {
     let service = with(&[], &[], json!([]));
     let allocatable = json!({"cpu": "1", "memory": "1Gi"});
-    let node = |name: &str, system: &str| {
-        json!({"metadata": {"name": name, "labels": {"kubernetes.io/os": system}}, "status": {"allocatable": allocatable}})
-    };
+    let node = |name: &str, system: &str| json!({"metadata": {"name": name, "labels": {"kubernetes.io/os": system}}, "status": {"allocatable": allocatable}});
     for node in [node("n", "linux"), node("w", "windows")] {
         assert_eq!(post(&service, "/api/v1/nodes", node).await.code, 201);
     }
@@ -294,7 +294,13 @@ async fn resizes_must_fit_the_node() {
 async fn disabled_plugins_have_no_effect() {
     let service = with(
         &[],
-        &["DefaultTolerationSeconds", "Priority", "TaintNodesByCondition", "StorageObjectInUseProtection", "LimitRanger"],
+        &[
+            "DefaultTolerationSeconds",
+            "Priority",
+            "TaintNodesByCondition",
+            "StorageObjectInUseProtection",
+            "LimitRanger",
+        ],
         json!([]),
     );
     let limits = json!([{"type": "Container", "max": {"cpu": "1"}, "default": {"cpu": "1"}}]);
@@ -317,7 +323,8 @@ async fn quotas_policies_and_webhooks_can_be_disabled() {
     let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"count/configmaps": "0"}}});
     let quotas = "/api/v1/namespaces/default/resourcequotas";
     let hook = |plural: &str| {
-        let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]});
+        let rule =
+            json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]});
         let webhook = json!({
             "name": "a.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None", "rules": [rule],
             "clientConfig": {"url": "https://127.0.0.1:1/"},
@@ -327,7 +334,8 @@ async fn quotas_policies_and_webhooks_can_be_disabled() {
     };
     let all = ["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook", "ResourceQuota"];
     for enabled in [None, Some(0), Some(1), Some(2)] {
-        let disabled: Vec<&str> = all.iter().enumerate().filter(|(index, _)| Some(*index) != enabled).map(|(_, name)| *name).collect();
+        let disabled: Vec<&str> =
+            all.iter().enumerate().filter(|(index, _)| Some(*index) != enabled).map(|(_, name)| *name).collect();
         let service = with(&[], &disabled, json!([]));
         post(&service, quotas, quota.clone()).await;
         let status = json!({"status": {"hard": {"count/configmaps": "0"}, "used": {"count/configmaps": "0"}}});
