@@ -385,6 +385,51 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn replaced_certificate_is_for_new_connections() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let self_signed = || {
+            let key = rcgen::KeyPair::generate().unwrap();
+            let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+            (certificate.pem(), key.serialize_pem(), certificate.der().clone())
+        };
+        let (first, second) = (self_signed(), self_signed());
+        let identity = TlsIdentity::from_pem(&first.0, &first.1, &first.0).unwrap();
+        // A clone with other settings has the same certificate.
+        let served = identity.clone().with_min_version(TlsVersion::V1_3).unwrap();
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add_parsable_certificates([first.2.clone(), second.2.clone()]);
+        let client = rustls::ClientConfig::builder_with_provider(windlass_tls::provider().unwrap())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let client = Arc::new(client);
+        let connect = async || {
+            let (near, far) = tokio::io::duplex(1 << 16);
+            let connector = tokio_rustls::TlsConnector::from(client.clone());
+            let acceptor = tokio_rustls::TlsAcceptor::from(served.config());
+            let (near, far) =
+                tokio::join!(connector.connect("localhost".try_into().unwrap(), near), acceptor.accept(far));
+            (near.unwrap(), far.unwrap())
+        };
+        let shown = |stream: &tokio_rustls::client::TlsStream<tokio::io::DuplexStream>| {
+            stream.get_ref().1.peer_certificates().unwrap()[0].clone()
+        };
+        let (mut near, mut far) = connect().await;
+        assert_eq!(shown(&near), first.2);
+        assert!(identity.replace(&second.0, &first.1).is_err(), "the key is another");
+        assert!(identity.replace("", "no key").is_err());
+        assert_eq!(shown(&connect().await.0), first.2);
+        identity.replace(&second.0, &second.1).unwrap();
+        assert_eq!(shown(&connect().await.0), second.2);
+        near.write_all(b"still here").await.unwrap();
+        near.flush().await.unwrap();
+        let mut read = [0; 10];
+        far.read_exact(&mut read).await.unwrap();
+        assert_eq!(&read, b"still here");
+    }
+
+    #[tokio::test]
     async fn client_with_an_older_tls_version_is_rejected() {
         let handshake = async |identity: TlsIdentity| {
             let mut roots = rustls::RootCertStore::empty();

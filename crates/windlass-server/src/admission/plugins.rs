@@ -163,7 +163,8 @@ impl AdmissionPlugins {
     }
 
     pub(super) fn with(mut self, name: &str) -> Self {
-        self.on |= bits(|known| known.name == name);
+        self.named |= bits(|known| known.name == name);
+        self.on |= self.named;
         self
     }
 }

@@ -231,9 +231,9 @@ impl Attributes {
         Status::forbidden(&self.resource.group_resource(), self.object.text(&["metadata", "name"]), why)
     }
 
-    /// Reports whether the write comes from the server itself.
+    /// Reports whether the server needs the write itself, for example at its start.
     pub(crate) fn is_internal(&self) -> bool {
-        self.context.user.name.is_empty()
+        self.context.user.name.is_empty() || self.context.webhooks == WebhookCalls::Never
     }
 
     /// Reports whether a pod is created or updated, but none of its subresources.
