@@ -54,7 +54,6 @@ cases! {
     ownership
     patches
     paths
-    plugins
     pod_parts
     pod_security
     pods
