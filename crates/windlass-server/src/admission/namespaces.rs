@@ -1,7 +1,5 @@
 //! The plugins `NamespaceAutoProvision` and `NamespaceExists`.
 
-use std::sync::Arc;
-
 use futures::future::BoxFuture;
 use serde_json::json;
 use windlass_api::{GroupResource, Status};
@@ -9,7 +7,6 @@ use windlass_api::{GroupResource, Status};
 use super::classes::cluster_object;
 use crate::registry::{Admission, Attributes, Operation, WriteParams};
 use crate::{
-    identity::{MASTERS, User},
     registry::Registry,
     resource::{Body, Target},
 };
@@ -40,9 +37,10 @@ impl Admission for ProvideNamespaces {
             let resources = registry.resources();
             let Some(namespaces) = resources.get("", "v1", "namespaces") else { return Ok(()) };
             let namespace = json!({"metadata": {"name": write.namespace}});
-            let user = Arc::new(User::new("system:apiserver").in_groups([MASTERS]));
-            let params = WriteParams { user, ..WriteParams::default() };
-            match registry.create(&Target::collection(namespaces, None), Body::Value(namespace), params).await {
+            match registry
+                .create(&Target::collection(namespaces, None), Body::Value(namespace), WriteParams::default())
+                .await
+            {
                 Err(status) if status.is_forbidden() => Err(status),
                 Err(status) if !status.is_already_exists() => Err(write.forbidden(status.message)),
                 _ => Ok(()),

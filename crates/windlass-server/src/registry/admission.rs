@@ -231,9 +231,9 @@ impl Attributes {
         Status::forbidden(&self.resource.group_resource(), self.object.text(&["metadata", "name"]), why)
     }
 
-    /// Reports whether the server needs the write itself, for example at its start.
+    /// Reports whether the server sends the write itself, for example at its start. No request has this user value.
     pub(crate) fn is_internal(&self) -> bool {
-        self.context.user.name.is_empty() || self.context.webhooks == WebhookCalls::Never
+        self.context.user.name.is_empty() || Arc::ptr_eq(&self.context.user, &User::own())
     }
 
     /// Reports whether a pod is created or updated, but none of its subresources.
