@@ -93,7 +93,7 @@ impl Call<'_> {
         let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let tls = tls.dangerous().with_custom_certificate_verifier(Arc::new(trusted));
         let credentials = self.users.and_then(|users| users.of(&endpoint.host, endpoint.port));
-        let tls = match credentials.map(|credentials| credentials.identity()).transpose()?.flatten() {
+        let tls = match credentials.map(users::Credentials::identity).transpose()?.flatten() {
             Some((chain, key)) => tls.with_client_auth_cert(chain, key)?,
             None => tls.with_no_client_auth(),
         };

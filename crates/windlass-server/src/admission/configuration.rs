@@ -214,9 +214,18 @@ impl AdmissionConfiguration {
                 "ResourceQuota" => {
                     serde_json::from_value(content).map(|file: QuotaFile| configuration.set_quota(file, &mut errors))
                 }
-                "EventRateLimit" => Ok(configuration.set_event_limits(&content, &mut errors)),
-                "PodNodeSelector" => Ok(configuration.set_node_selectors(&content, &mut errors)),
-                "PodTolerationRestriction" => Ok(configuration.set_tolerations(&content, &mut errors)),
+                "EventRateLimit" => {
+                    configuration.set_event_limits(&content, &mut errors);
+                    continue;
+                }
+                "PodNodeSelector" => {
+                    configuration.set_node_selectors(&content, &mut errors);
+                    continue;
+                }
+                "PodTolerationRestriction" => {
+                    configuration.set_tolerations(&content, &mut errors);
+                    continue;
+                }
                 "MutatingAdmissionWebhook" | "ValidatingAdmissionWebhook" => {
                     let index = usize::from(name == "ValidatingAdmissionWebhook");
                     let set = configuration.set_webhook_users(index, &content, read, &mut errors);

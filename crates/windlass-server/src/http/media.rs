@@ -168,7 +168,7 @@ pub(crate) fn negotiate_page(headers: &HeaderMap, query: &Query, kind: &str) -> 
             |name: &str| clause.parameters.iter().rev().find(|(given, _)| *given == name).map_or("", |found| found.1);
         let (wanted, group, version) = (given("as"), given("g"), given("v"));
         let encodings: &[Encoding] = match (clause.main, clause.sub) {
-            ("*", "*") | ("application", "*") => &[Encoding::Json, Encoding::Yaml],
+            ("*" | "application", "*") => &[Encoding::Json, Encoding::Yaml],
             ("application", "json") => &[Encoding::Json],
             ("application", "yaml") => &[Encoding::Yaml],
             _ => &[],

@@ -83,7 +83,6 @@ impl Credentials {
     }
 
     /// Returns the client certificate chain and its key.
-    #[expect(clippy::type_complexity, reason = "the arguments of one function of rustls")]
     pub(crate) fn identity(&self) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, BoxError> {
         if self.certificate.is_empty() && self.key.is_empty() {
             return Ok(None);
