@@ -184,10 +184,10 @@ mod tests {
         let brief = json!({"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5});
         let long = json!({"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 9});
         let equal = merge(vec![one.clone(), one.clone()]);
-        assert_eq!(equal, [one.clone()]);
+        assert_eq!(equal, std::slice::from_ref(&one));
         assert_eq!(merge(vec![one.clone(), all("NoSchedule")]), [all("NoSchedule")]);
         assert_eq!(merge(vec![one.clone(), all("NoExecute")]), [one.clone(), all("NoExecute")]);
-        assert_eq!(merge(vec![brief.clone(), long.clone()]), [long.clone()]);
+        assert_eq!(merge(vec![brief.clone(), long.clone()]), std::slice::from_ref(&long));
         assert_eq!(merge(vec![brief, all("")]), [all("")]);
     }
 
