@@ -23,6 +23,7 @@ pages! {
     data_flow: "concepts/data-flow.md",
     audit: "how-to/audit.md",
     authorize_with_a_webhook: "how-to/authorize-with-a-webhook.md",
+    choose_admission_plugins: "how-to/choose-admission-plugins.md",
     keep_memory_small: "how-to/keep-memory-small.md",
     run_several_replicas: "how-to/run-several-replicas.md",
     run_a_project: "how-to/run-a-project.md",

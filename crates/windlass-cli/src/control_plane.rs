@@ -4,6 +4,7 @@
 //! controllers' last writes complete. The cluster is lost when the process ends, unless it is in a directory or in etcd.
 
 use std::{
+    collections::BTreeMap,
     error::Error,
     fs, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -33,6 +34,7 @@ use windlass_server::{
 
 use crate::{
     access::Access,
+    certificates::CertificateFiles,
     client_authority::ClientAuthority,
     data_directory::Secrets,
     descriptions,
@@ -72,7 +74,11 @@ pub(crate) struct Settings {
     /// The audit log.
     pub(crate) audit: Option<AuditConfiguration>,
     /// The client certificate at extension API servers; `None` for a generated one.
-    pub(crate) proxy: Option<ProxyIdentity>,
+    pub(crate) proxy: Option<CertificateFiles>,
+    /// The serving certificate; `None` for a generated one.
+    pub(crate) certificate: Option<CertificateFiles>,
+    /// The flags of the program, for `/flagz`.
+    pub(crate) flags: BTreeMap<String, String>,
     /// The place of the objects.
     pub(crate) place: Place,
     /// The flags for the tokens of service accounts.
@@ -95,6 +101,8 @@ pub(crate) struct Bound {
     opened: Opened,
     /// The CA of the certificates that the controllers issue. `None` if other CAs of clients are configured.
     authority: Option<ClientAuthority>,
+    /// The identity at extension API servers.
+    proxy: Option<ProxyIdentity>,
 }
 
 /// A running control plane.
@@ -145,9 +153,23 @@ impl Bound {
             settings.place.clone().open(names, settings.kubernetes, settings.encryption.as_ref(), token).await?;
         opened.secrets.issuer = settings.tokens.apply(opened.secrets.issuer)?;
         let generated = opened.secrets.proxy.take().filter(|_| !settings.access.accepts_front_proxies());
-        if let (None, Some((identity, ca))) = (&settings.proxy, generated) {
-            settings.access.accept_front_proxies(ca);
-            settings.proxy = Some(identity);
+        let proxy = match (&settings.proxy, generated) {
+            (Some(files), _) => {
+                let (files, identity) = (files.clone(), files.proxy()?);
+                let current = identity.clone();
+                opened.tasks.spawn(files.follow(move |chain, key| Ok(current.replace(chain, key)?)));
+                Some(identity)
+            }
+            (None, Some((identity, ca))) => {
+                settings.access.accept_front_proxies(ca);
+                Some(identity)
+            }
+            (None, None) => None,
+        };
+        if let Some(files) = &settings.certificate {
+            let identity = files.serving()?;
+            opened.secrets.tls = identity.clone();
+            opened.tasks.spawn(files.clone().follow(move |chain, key| Ok(identity.replace(chain, key)?)));
         }
         let directory = settings.place.directory().map(Path::to_owned);
         let open = move || ClientAuthority::open(directory.as_deref()).map_err(|error| error.to_string());
@@ -158,7 +180,7 @@ impl Bound {
             opened.secrets.tls = opened.secrets.tls.with_client_ca(authority.pem())?;
         }
         opened.secrets.tls = settings.access.identity(opened.secrets.tls)?;
-        Ok(Self { settings, listener, address, console, opened, authority })
+        Ok(Self { settings, listener, address, console, opened, authority, proxy })
     }
 
     /// Adds the cluster to a kubeconfig and makes it the current context. Other entries of an existing file are kept.
@@ -178,9 +200,10 @@ impl Bound {
     }
 
     pub(crate) fn start(self) -> Result<ControlPlane, Box<dyn Error>> {
-        let Self { mut settings, listener, address, console, opened, authority } = self;
+        let Self { mut settings, listener, address, console, opened, authority, proxy } = self;
         let Opened { storage, secrets, is_shared, encrypted, mut tasks } = opened;
-        let Secrets { tls, issuer, token, .. } = secrets;
+        let Secrets { tls, issuer, token, renewal, .. } = secrets;
+        tasks.spawn(renewal.run());
         // Pods require their service account only if the controller that creates it runs.
         let creates_accounts = settings.controllers.contains(BuiltIn::ServiceAccount);
         let accounts = if creates_accounts { PodAccounts::Required } else { PodAccounts::Optional };
@@ -201,9 +224,9 @@ impl Bound {
             have_roles: settings.access.authorizes_by_roles(),
             have_nodes: settings.access.authorizes_nodes(),
         };
-        let server = server.admission(settings.admission);
+        let server = server.admission(settings.admission).flags(settings.flags);
         let server = settings.access.apply(server);
-        let server = match settings.proxy {
+        let server = match proxy {
             Some(identity) => server.proxy_identity(identity),
             None => server,
         };
@@ -454,6 +477,8 @@ mod tests {
             console: None,
             access: Access::default(),
             proxy: None,
+            certificate: None,
+            flags: BTreeMap::new(),
             admission: AdmissionConfiguration::default(),
             audit: None,
             tokens: TokenKeys::default(),

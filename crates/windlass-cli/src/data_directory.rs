@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! DIR/storage/             the objects and their history
-//! DIR/pki/ca.crt, ca.key   the CA of the serving certificate, which is issued anew at each start
+//! DIR/pki/ca.crt, ca.key   the CA of the serving certificate, which is issued anew at each start and before it expires
 //! DIR/pki/client-ca.pem     the CA of the client certificates that the controllers issue, with its key
 //! DIR/pki/front-proxy-ca.*  the CA of the certificate that the server presents to extension API servers
 //! DIR/pki/accounts.key     the key that signs the tokens of service accounts
@@ -19,7 +19,8 @@ use std::{
     time::Duration,
 };
 
-use windlass_server::{ProxyIdentity, TlsIdentity, TokenIssuer, storage::Storage};
+use windlass_api::{Clock, Entropy};
+use windlass_server::{CertificateRenewal, ProxyIdentity, TlsIdentity, TokenIssuer, storage::Storage};
 use windlass_storage::{
     DiskStorage, EtcdSnapshot, Options, Retention,
     import::{self, Imported},
@@ -43,6 +44,8 @@ pub(crate) struct Secrets {
     pub(crate) token: String,
     /// The identity at extension API servers, with its CA in PEM.
     pub(crate) proxy: Option<(ProxyIdentity, String)>,
+    /// The renewal of both certificates.
+    pub(crate) renewal: CertificateRenewal,
 }
 
 /// The prefix of the keys that kube-apiserver writes to etcd.
@@ -87,18 +90,24 @@ impl Secrets {
         for folder in [path, &pki] {
             create(folder).map_err(|error| format!("creating {}: {error}", folder.display()))?;
         }
-        let tls = TlsIdentity::persisted(&pki, names)?;
+        let mut renewal = renewal();
+        let tls = renewal.serving(Some(&pki), names)?;
         let issuer = TokenIssuer::default().persisted(&pki.join("accounts.key"))?;
         let token = token(&pki.join("admin.token"), new_token)?;
-        let proxy = Some(ProxyIdentity::persisted(&pki)?);
-        Ok(Self { tls, issuer, token, proxy })
+        let proxy = Some(renewal.proxy(Some(&pki))?);
+        Ok(Self { tls, issuer, token, proxy, renewal })
     }
 
     /// Creates secrets that end with the process.
     pub(crate) fn temporary(names: Vec<String>, token: String) -> Result<Self, Box<dyn Error>> {
-        let (tls, proxy) = (TlsIdentity::generate(names)?, Some(ProxyIdentity::generate()?));
-        Ok(Self { tls, issuer: TokenIssuer::default(), token, proxy })
+        let mut renewal = renewal();
+        let (tls, proxy) = (renewal.serving(None, names)?, Some(renewal.proxy(None)?));
+        Ok(Self { tls, issuer: TokenIssuer::default(), token, proxy, renewal })
     }
+}
+
+fn renewal() -> CertificateRenewal {
+    CertificateRenewal::new(Clock::system(), Entropy::os())
 }
 
 /// Returns the directory of the storage in a data directory.

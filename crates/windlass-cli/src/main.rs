@@ -9,6 +9,7 @@
 //! data_directory its directory, with its secrets
 //! client_authority  the CA of client certificates
 //! authorization  authorization webhooks of that server
+//! certificates   certificates in files, which are read again when they change
 //! recorder       counts the requests to that server
 //! connection     the connection flags, which are kubectl's
 //! descriptions   descriptions of the built-in kinds
@@ -21,6 +22,7 @@ mod admission;
 mod aggregation;
 mod audit;
 mod authorization;
+mod certificates;
 mod client_authority;
 mod commands;
 mod connection;
@@ -43,6 +45,7 @@ mod time_limits;
 mod token_keys;
 
 use std::{
+    collections::BTreeMap,
     env,
     error::Error,
     ffi::OsString,
@@ -148,7 +151,7 @@ async fn main() -> ExitCode {
     }
     exit(match arguments.command {
         Command::Demo(options) => demo::run(options).await,
-        Command::Up(options) => up::run(options).await,
+        Command::Up(options) => up::run(options, flags_of("up", env::args_os())).await,
         Command::Init(options) => init::run(&options),
         Command::Create(command) => create::run(&command),
         Command::Edit(options) => edit::run(&options),
@@ -164,6 +167,21 @@ async fn main() -> ExitCode {
         Command::Proxy(options) => proxy::run(options).await,
         Command::Completion(options) => completion::run(&options, Arguments::command()),
     })
+}
+
+/// Returns the flags of a command with their values on a command line, or their defaults.
+fn flags_of(name: &str, line: impl IntoIterator<Item = OsString>) -> BTreeMap<String, String> {
+    let definition = Arguments::definition();
+    let Ok(matches) = definition.clone().try_get_matches_from(line) else { return BTreeMap::new() };
+    let (Some(command), Some(matches)) = (definition.find_subcommand(name), matches.subcommand_matches(name)) else {
+        return BTreeMap::new();
+    };
+    let value = |flag: &Arg| {
+        let values = matches.try_get_raw(flag.get_id().as_str()).ok().flatten();
+        let values = values.map(|values| values.map(|value| value.to_string_lossy()).collect::<Vec<_>>().join(","));
+        Some((flag.get_long()?.to_owned(), values.unwrap_or_default()))
+    };
+    command.get_arguments().filter_map(value).collect()
 }
 
 /// Sets up logging to standard error.
@@ -223,6 +241,17 @@ mod tests {
     #[test]
     fn flags_of_all_commands_are_compatible() {
         Arguments::definition().debug_assert();
+    }
+
+    #[test]
+    fn flags_of_a_command_have_values_or_defaults() {
+        let flags =
+            flags_of("up", ["windlass", "up", "--nodes=7", "--enable-admission-plugins=A,B"].map(OsString::from));
+        for (name, value) in
+            [("nodes", "7"), ("bind", "127.0.0.1:6443"), ("enable-admission-plugins", "A,B"), ("data-dir", "")]
+        {
+            assert_eq!(flags.get(name).map(String::as_str), Some(value), "{name}");
+        }
     }
 
     #[test]

@@ -86,11 +86,6 @@ pub(crate) fn version(directory: &Path) -> Result<KubernetesVersion, String> {
     }
 }
 
-/// Reports whether the admission plugin is always on.
-pub(crate) fn is_default_plugin(name: &str) -> bool {
-    apiserver::is_default_plugin(name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

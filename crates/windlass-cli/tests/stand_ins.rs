@@ -232,14 +232,14 @@ async fn unsupported_security_flag_stops_the_api_server() {
         assert!(!output.status.success());
         String::from_utf8(output.stderr).unwrap()
     };
-    let told = run(&["--encryption-provider-config=/x", "--enable-admission-plugins=AlwaysPullImages"]);
+    let told = run(&["--encryption-provider-config=/e.yaml", "--enable-admission-plugins=ImagePolicyWebhook"]);
     assert!(told.contains("unsupported flag --encryption-provider-config: objects are in memory"), "{told}");
     assert!(
-        told.contains("--enable-admission-plugins=AlwaysPullImages") && told.contains("--allow-unsupported-flags"),
+        told.contains("--enable-admission-plugins=ImagePolicyWebhook") && told.contains("--allow-unsupported-flags"),
         "{told}"
     );
     // With this flag, the server starts and fails only at its certificates.
-    let told = run(&["--encryption-provider-config=/x", "--allow-unsupported-flags", "--cert-dir=/dev/null/x"]);
+    let told = run(&["--encryption-provider-config=/e.yaml", "--allow-unsupported-flags", "--cert-dir=/dev/null/x"]);
     assert!(told.contains("unsupported flag --encryption-provider-config") && told.contains("/dev/null/x"), "{told}");
 }
 

@@ -4,7 +4,8 @@
 //! valid, each plugin may reject it. Webhooks are at the end of the chain. If a webhook changes the object, the
 //! mutating plugins run a second time.
 //!
-//! To add a plugin: implement [`Admission`] in a module here, and add it to [`chain`] in the order of kube-apiserver.
+//! To add a plugin: implement [`Admission`] in a module here, add its name to the table in [`plugins`], and add it to
+//! [`chain`].
 
 use std::sync::Arc;
 
@@ -21,39 +22,58 @@ mod certificates;
 mod classes;
 mod configuration;
 mod creation;
+mod denials;
 mod escalation;
 mod evaluation;
+mod event_rates;
+mod images;
 mod invocation;
 mod limits;
 mod matching;
+mod namespaces;
 mod node_restriction;
+mod node_selectors;
 mod nodes;
 mod own_rules;
+mod owner_references;
+mod placement;
+mod plugins;
 mod pod_security;
 mod pods;
 mod policies;
 mod protection;
 mod quota;
 mod service_accounts;
+mod tolerations;
 mod webhooks;
 
-pub(crate) use self::{
-    certificates::{CertificateDecisions, CertificateSubjects, SignerPermissions},
-    classes::{ClaimResize, DefaultClasses, PriorityClasses, RuntimeClasses},
+use self::{
+    certificates::{BundleAttestation, CertificateDecisions, CertificateSubjects, PodCertificates},
+    classes::{ClaimResize, DEFAULT_INGRESS_CLASS, DEFAULT_STORAGE_CLASS, PriorityClasses, RuntimeClasses},
     creation::CreateOnUpdate,
+    denials::{AlwaysDeny, DenyServiceExternalIps, LimitAntiAffinity},
     escalation::NoEscalation,
+    images::AlwaysPullImages,
     limits::LimitRanges,
+    namespaces::{ProvideNamespaces, RequireNamespaces},
     node_restriction::NodeRestriction,
     nodes::TaintNewNodes,
     own_rules::OwnResources,
-    pods::PodDefaults,
+    owner_references::OwnerReferences,
+    placement::{DeclaredFeatures, ResizeLimits, TopologyLabels},
+    pods::{DefaultTolerations, PodPriorities},
     policies::AdmissionPolicies,
     protection::ProtectStorage,
     service_accounts::ServiceAccounts,
+    tolerations::ExtendedResources,
     webhooks::Webhooks,
 };
+use crate::kubernetes::KubernetesVersion;
 
-pub use self::configuration::{AdmissionConfiguration, AdmissionConfigurationError};
+pub use self::{
+    configuration::{AdmissionConfiguration, AdmissionConfigurationError},
+    plugins::AdmissionPlugins,
+};
 
 /// The service account requirements of new pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,37 +94,101 @@ pub(crate) fn extension_chain(rules: OwnRules, authorizer: Arc<Authorizer>) -> V
 
 /// Returns the plugins, in order.
 pub(crate) fn chain(
+    kubernetes: KubernetesVersion,
     pod_accounts: PodAccounts,
     configuration: &AdmissionConfiguration,
     authorizer: Arc<Authorizer>,
 ) -> Vec<Arc<dyn Admission>> {
-    let mut chain: Vec<Arc<dyn Admission>> =
-        vec![Arc::new(CreateOnUpdate(Arc::clone(&authorizer))), Arc::new(NamespaceLifecycle), Arc::new(LimitRanges)];
-    if pod_accounts == PodAccounts::Required {
-        chain.push(Arc::new(ServiceAccounts));
+    let plugins = configuration.plugins();
+    let authorizer = || Arc::clone(&authorizer);
+    let policies = Arc::new(AdmissionPolicies::new(authorizer()));
+    let webhooks = Arc::new(Webhooks::new(authorizer(), configuration.webhook_users()));
+    let mut chain: Vec<Arc<dyn Admission>> = vec![Arc::new(CreateOnUpdate(authorizer()))];
+    for name in plugins.enabled() {
+        match name {
+            "NamespaceAutoProvision" => chain.push(Arc::new(ProvideNamespaces)),
+            "NamespaceLifecycle" => chain.push(Arc::new(NamespaceLifecycle)),
+            "NamespaceExists" => chain.push(Arc::new(RequireNamespaces)),
+            "LimitPodHardAntiAffinityTopology" => chain.push(Arc::new(LimitAntiAffinity)),
+            "LimitRanger" => chain.push(Arc::new(LimitRanges)),
+            "ServiceAccount" if pod_accounts == PodAccounts::Required || plugins.is_named(name) => {
+                chain.push(Arc::new(ServiceAccounts));
+            }
+            "NodeRestriction" => chain.push(Arc::new(NodeRestriction(authorizer()))),
+            "TaintNodesByCondition" => chain.push(Arc::new(TaintNewNodes)),
+            "AlwaysPullImages" => chain.push(Arc::new(AlwaysPullImages)),
+            "PodSecurity" => chain.push(Arc::new(configuration.pod_security())),
+            "PodNodeSelector" => chain.push(Arc::new(configuration.node_selectors())),
+            "Priority" => chain.extend([Arc::new(PriorityClasses) as Arc<dyn Admission>, Arc::new(PodPriorities)]),
+            "DefaultTolerationSeconds" => chain.push(Arc::new(DefaultTolerations)),
+            "PodTolerationRestriction" => chain.push(Arc::new(configuration.tolerations())),
+            "EventRateLimit" => chain.push(Arc::new(configuration.event_rates())),
+            "ExtendedResourceToleration" => chain.push(Arc::new(ExtendedResources)),
+            "DefaultStorageClass" => chain.push(Arc::new(DEFAULT_STORAGE_CLASS)),
+            "StorageObjectInUseProtection" => chain.push(Arc::new(ProtectStorage)),
+            "OwnerReferencesPermissionEnforcement" => chain.push(Arc::new(OwnerReferences(authorizer()))),
+            "PersistentVolumeClaimResize" => chain.push(Arc::new(ClaimResize)),
+            "RuntimeClass" => chain.push(Arc::new(RuntimeClasses)),
+            "CertificateApproval" => chain.push(Arc::new(CertificateDecisions::approval(authorizer()))),
+            "CertificateSigning" => chain.push(Arc::new(CertificateDecisions::signing(authorizer()))),
+            "ClusterTrustBundleAttest" => chain.push(Arc::new(BundleAttestation(authorizer()))),
+            "CertificateSubjectRestriction" => chain.push(Arc::new(CertificateSubjects)),
+            "DefaultIngressClass" => chain.push(Arc::new(DEFAULT_INGRESS_CLASS)),
+            "DenyServiceExternalIPs" => chain.push(Arc::new(DenyServiceExternalIps)),
+            "PodTopologyLabels" if kubernetes >= KubernetesVersion::V1_35 => chain.push(Arc::new(TopologyLabels)),
+            "NodeDeclaredFeatureValidator" if kubernetes >= KubernetesVersion::V1_36 => {
+                chain.push(Arc::new(DeclaredFeatures));
+            }
+            "PodResizeValidator" if kubernetes >= KubernetesVersion::V1_36 => chain.push(Arc::new(ResizeLimits)),
+            "MutatingAdmissionPolicy" => chain.push(Arc::new(Mutating(policies.clone()))),
+            "MutatingAdmissionWebhook" => chain.push(Arc::new(Mutating(webhooks.clone()))),
+            "ValidatingAdmissionPolicy" => chain.push(Arc::new(Validating(policies.clone()))),
+            "ValidatingAdmissionWebhook" => chain.push(Arc::new(Validating(webhooks.clone()))),
+            "ResourceQuota" => chain.push(Arc::new(configuration.resource_quotas())),
+            "AlwaysDeny" => chain.push(Arc::new(AlwaysDeny)),
+            // The others do nothing, see the table of plugins.
+            _ => {}
+        }
     }
-    if configuration.restricts_nodes() {
-        chain.push(Arc::new(NodeRestriction(Arc::clone(&authorizer))));
-    }
-    let rest: [Arc<dyn Admission>; 15] = [
-        Arc::new(TaintNewNodes),
-        Arc::new(configuration.pod_security()),
-        Arc::new(PriorityClasses),
-        Arc::new(PodDefaults),
-        Arc::new(DefaultClasses),
-        Arc::new(ProtectStorage),
-        Arc::new(ClaimResize),
-        Arc::new(RuntimeClasses),
-        Arc::new(CertificateDecisions(Arc::clone(&authorizer))),
-        Arc::new(SignerPermissions(Arc::clone(&authorizer))),
-        Arc::new(CertificateSubjects),
-        Arc::new(AdmissionPolicies::new(Arc::clone(&authorizer))),
-        Arc::new(Webhooks::new(Arc::clone(&authorizer))),
-        Arc::new(configuration.resource_quotas()),
-        Arc::new(NoEscalation(authorizer)),
-    ];
-    chain.extend(rest);
+    chain.push(Arc::new(PodCertificates(authorizer())));
+    chain.push(Arc::new(NoEscalation(authorizer())));
     chain
+}
+
+/// The mutating half of a plugin.
+#[derive(Debug)]
+struct Mutating(Arc<dyn Admission>);
+
+/// The validating half of a plugin.
+#[derive(Debug)]
+struct Validating(Arc<dyn Admission>);
+
+impl Admission for Mutating {
+    fn handles(&self, write: &Attributes) -> bool {
+        self.0.handles(write)
+    }
+
+    fn handles_subresource_kinds(&self) -> bool {
+        self.0.handles_subresource_kinds()
+    }
+
+    fn admit<'a>(&'a self, registry: &'a Registry, write: &'a mut Attributes) -> BoxFuture<'a, Result<(), Status>> {
+        self.0.admit(registry, write)
+    }
+}
+
+impl Admission for Validating {
+    fn handles(&self, write: &Attributes) -> bool {
+        self.0.handles(write)
+    }
+
+    fn handles_subresource_kinds(&self) -> bool {
+        self.0.handles_subresource_kinds()
+    }
+
+    fn validate<'a>(&'a self, registry: &'a Registry, write: &'a Attributes) -> BoxFuture<'a, Result<(), Status>> {
+        self.0.validate(registry, write)
+    }
 }
 
 /// Rejects creations in missing or terminating namespaces, and deletions of protected namespaces.

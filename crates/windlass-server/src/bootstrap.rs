@@ -114,7 +114,7 @@ pub(crate) async fn start(
     let commits = authorizer.last_commits();
     let plugins = match &extension {
         Some(api) => admission::extension_chain(api.rules().clone(), authorizer),
-        None => admission::chain(pod_accounts, &admission, authorizer),
+        None => admission::chain(kubernetes, pod_accounts, &admission, authorizer),
     };
     let registry = Registry::new(storage, kinds::built_ins(&options), plugins, clock, entropy).await?;
     if let Some(api) = &extension {

@@ -174,6 +174,9 @@ const FIXED: [&str; 10] = [
 /// Returns the document at `/`: the list of paths.
 pub(crate) fn index(table: &ResourceTable, added: Option<&AddedCheck>) -> Value {
     let mut paths: BTreeSet<String> = FIXED.map(str::to_owned).into();
+    if table.kubernetes() >= KubernetesVersion::V1_36 {
+        paths.extend(["/flagz", "/statusz"].map(str::to_owned));
+    }
     for resource in table.iter() {
         if resource.group.is_empty() {
             paths.insert(format!("/api/{}", resource.version));

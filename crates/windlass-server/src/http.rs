@@ -55,6 +55,7 @@ mod read;
 mod resource;
 mod respond;
 mod watch;
+mod zpages;
 
 pub use self::body::Body;
 use self::{
@@ -369,6 +370,16 @@ async fn answer_server_endpoint(server: &Arc<State>, exchange: &Exchange) -> Res
             health::version(server.choices.kubernetes),
             Encoding::PrettyJson,
         )));
+    }
+    if let Some(page) = zpages::answer(server, exchange) {
+        return match (page, media::negotiate_error(&exchange.headers, &exchange.query)) {
+            (Ok(page), _) => Ok(Some(page)),
+            // These paths do not offer protobuf, also not for errors.
+            (Err(error), ErrorEncoding::As(Encoding::Protobuf)) => {
+                Ok(Some(respond::status(&error, ErrorEncoding::Forced)))
+            }
+            (Err(error), _) => Err(Failure::Status(error)),
+        };
     }
     if path == "/metrics" {
         let audit = server.audit().map(|audit| audit.metrics().text()).unwrap_or_default();

@@ -24,7 +24,7 @@ pub use self::stored::{StoredKinds, StoredResource, stored_resources};
 pub(crate) use self::{
     admissionregistration::{conditions, expressions},
     core::service_account::ENFORCE_MOUNTABLE_SECRETS,
-    pod_spec::defaults::add_amounts,
+    pod_spec::defaults::{add_amounts, quality_of_service},
     quantity::amount,
     scheduling::SYSTEM_CLASSES,
     selector::{label_selector, validate_count, validate_label},

@@ -73,6 +73,7 @@ mod server;
 mod http;
 mod health;
 mod reviews;
+mod renewal;
 mod state;
 mod bootstrap;
 mod extension;
@@ -113,7 +114,7 @@ mod trace_context;
 mod offload;
 
 pub use self::{
-    admission::{AdmissionConfiguration, AdmissionConfigurationError, PodAccounts},
+    admission::{AdmissionConfiguration, AdmissionConfigurationError, AdmissionPlugins, PodAccounts},
     aggregation::{ProxyIdentity, ProxyIdentityError},
     audit::{
         AuditBatchOptions, AuditConfiguration, AuditError, AuditFormat, AuditLogOptions, AuditMode, AuditPolicy,
@@ -133,6 +134,7 @@ pub use self::{
     http::Body,
     identity::User,
     kubernetes::{KubernetesVersion, UnknownKubernetesVersion},
+    renewal::CertificateRenewal,
     resource::ResourceRules,
     server::{Server, ServerBuilder, Service},
     tls::{TlsError, TlsIdentity, TlsVersion},

@@ -1,6 +1,7 @@
 //! The server: built from its parts, called in process, or served on a socket.
 
 use std::{
+    collections::BTreeMap,
     convert::Infallible,
     fmt,
     future::Future,
@@ -84,6 +85,7 @@ pub struct ServerBuilder {
     audit: Option<AuditConfiguration>,
     proxy_identity: Option<ProxyIdentity>,
     flow_control: FlowControlOptions,
+    flags: BTreeMap<String, String>,
 }
 
 /// The default of [`ServerBuilder::request_timeout`].
@@ -177,7 +179,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets the configuration of admission plugins. By default nothing is exempt from Pod Security, namespaces without
+    /// Sets the admission plugins and their configuration. By default they are those of kube-apiserver, nothing is exempt from Pod Security, namespaces without
     /// labels allow all pods, and namespaces without a quota have no limits.
     pub fn admission(mut self, configuration: AdmissionConfiguration) -> Self {
         self.choices.admission = Arc::new(configuration);
@@ -331,6 +333,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Sets the flags of the program, which `/flagz` shows to administrators and to the group `system:monitoring`. Omit
+    /// secrets. By default there are none.
+    pub fn flags(mut self, flags: BTreeMap<String, String>) -> Self {
+        self.flags = flags;
+        self
+    }
+
     /// Builds the server.
     #[must_use]
     pub fn build(self) -> Server {
@@ -341,6 +350,8 @@ impl ServerBuilder {
         let audit = self.audit.and_then(|audit| audit.build(self.clock.clone(), entropy.clone()));
         Server(Arc::new_cyclic(|this| State {
             this: this.clone(),
+            started: self.clock.now(),
+            flags: self.flags,
             clock: self.clock,
             entropy,
             audit,
@@ -389,6 +400,7 @@ impl Server {
             audit: None,
             proxy_identity: None,
             flow_control: FlowControlOptions::default(),
+            flags: BTreeMap::new(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The state of a running server, shared by its requests.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     net::SocketAddr,
     sync::{Arc, Weak},
@@ -8,6 +9,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::{OnceCell, watch};
 use windlass_api::{BoxError, Clock, Entropy, Status};
@@ -34,6 +36,10 @@ pub(crate) struct State {
     pub(crate) this: Weak<Self>,
     pub(crate) clock: Clock,
     pub(crate) entropy: Entropy,
+    /// The time at which the server was built.
+    pub(crate) started: Timestamp,
+    /// The flags of the program, for `/flagz`.
+    pub(crate) flags: BTreeMap<String, String>,
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Arc<Authorizer>,
     pub(crate) storage: Arc<dyn Storage>,

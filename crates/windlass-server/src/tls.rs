@@ -15,9 +15,11 @@ use rustls::{
 
 mod authority;
 mod clients;
+mod current;
 
-pub(crate) use self::authority::{Authority, Issued, common_name};
+pub(crate) use self::authority::{Authority, Issued, Validity, common_name};
 pub(crate) use self::clients::{ClientAuthority, ClientCertificate};
+pub(crate) use self::current::CurrentCertificate;
 
 /// The names in every generated serving certificate.
 const NAMES: [&str; 7] = [
@@ -30,9 +32,10 @@ const NAMES: [&str; 7] = [
     "::1",
 ];
 
-/// The files of a persistent CA, without extension, and its common name.
-const CA_FILE: &str = "ca";
-const CA: &str = "windlass-ca";
+/// The files of a persistent CA, without extension.
+pub(crate) const CA_FILE: &str = "ca";
+/// The common name of the CA.
+pub(crate) const CA: &str = "windlass-ca";
 
 /// A server's certificate chain and key.
 ///
@@ -41,6 +44,8 @@ const CA: &str = "windlass-ca";
 #[derive(Clone)]
 pub struct TlsIdentity {
     config: Arc<ServerConfig>,
+    /// The certificate of new connections.
+    current: Arc<CurrentCertificate>,
     ca: Arc<str>,
     /// The CA for client certificates, if configured.
     clients: Option<Arc<ClientAuthority>>,
@@ -133,10 +138,22 @@ impl TlsIdentity {
 
     /// Creates an identity from PEM: the certificate chain (leaf first), its key, and the CA that clients must trust.
     pub fn from_pem(chain: &str, key: &str, ca: &str) -> Result<Self, TlsError> {
-        let pem = |what| move |source| TlsError::Pem { what, source };
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain.as_bytes()).collect();
-        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(pem("key"))?;
-        Self::new(chain.map_err(pem("certificate chain"))?, key, ca)
+        let (chain, key) = parse(chain, key)?;
+        Self::new(chain, key, ca)
+    }
+
+    /// Replaces the certificate chain and its key, in PEM, of all clones of the identity. Existing connections keep the
+    /// certificate with which they began. Clients must trust the same CA as before.
+    ///
+    /// # Errors
+    /// Returns an error if the certificates and the key cannot be used. Then the previous ones remain.
+    pub fn replace(&self, chain: &str, key: &str) -> Result<(), TlsError> {
+        let (chain, key) = parse(chain, key)?;
+        self.current.replace(chain, key)
+    }
+
+    pub(crate) fn current(&self) -> &CurrentCertificate {
+        &self.current
     }
 
     /// Accepts client certificates signed by these CAs, in PEM. The common name is the user and the organizations are
@@ -238,25 +255,22 @@ impl TlsIdentity {
     }
 
     fn issued<N: Into<String>>(ca: &Authority, names: impl IntoIterator<Item = N>) -> Result<Self, TlsError> {
-        let mut all: Vec<String> = NAMES.map(str::to_owned).into();
-        for name in names {
-            let name = name.into();
-            if !all.contains(&name) {
-                all.push(name);
-            }
-        }
-        let mut params = CertificateParams::new(all)?;
-        params.distinguished_name = common_name("kube-apiserver");
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        let Issued { chain, key } = ca.issue(params)?;
+        let Issued { chain, key } = ca.issue(serving_params(names.into_iter().map(Into::into).collect())?)?;
         Self::new(chain, key, ca.pem())
     }
 
-    fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>, ca: &str) -> Result<Self, TlsError> {
-        let mut config = server_config(&Policy::default())?.with_no_client_auth().with_single_cert(chain, key)?;
+    pub(crate) fn new(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+        ca: &str,
+    ) -> Result<Self, TlsError> {
+        let current = Arc::new(CurrentCertificate::new(chain, key)?);
+        let builder = server_config(&Policy::default())?.with_no_client_auth();
+        let mut config = builder.with_cert_resolver(current.clone());
         config.ignore_client_order = true;
         Ok(Self {
             config: Arc::new(config),
+            current,
             ca: ca.into(),
             clients: None,
             client_ca: None,
@@ -265,6 +279,28 @@ impl TlsIdentity {
             policy: Policy::default(),
         })
     }
+}
+
+/// Parses a certificate chain and its key.
+fn parse(chain: &str, key: &str) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+    let pem = |what| move |source| TlsError::Pem { what, source };
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain.as_bytes()).collect();
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(pem("key"))?;
+    Ok((chain.map_err(pem("certificate chain"))?, key))
+}
+
+/// Returns the parameters of a serving certificate for the names of all servers and these.
+pub(crate) fn serving_params(names: Vec<String>) -> Result<CertificateParams, TlsError> {
+    let mut all: Vec<String> = NAMES.map(str::to_owned).into();
+    for name in names {
+        if !all.contains(&name) {
+            all.push(name);
+        }
+    }
+    let mut params = CertificateParams::new(all)?;
+    params.distinguished_name = common_name("kube-apiserver");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    Ok(params)
 }
 
 fn server_config(policy: &Policy) -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, TlsError> {
@@ -346,6 +382,51 @@ mod tests {
         let metadata = fs::symlink_metadata(&key).unwrap();
         assert!(metadata.is_file());
         assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+    }
+
+    #[tokio::test]
+    async fn replaced_certificate_is_for_new_connections() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let self_signed = || {
+            let key = rcgen::KeyPair::generate().unwrap();
+            let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+            (certificate.pem(), key.serialize_pem(), certificate.der().clone())
+        };
+        let (first, second) = (self_signed(), self_signed());
+        let identity = TlsIdentity::from_pem(&first.0, &first.1, &first.0).unwrap();
+        // A clone with other settings has the same certificate.
+        let served = identity.clone().with_min_version(TlsVersion::V1_3).unwrap();
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add_parsable_certificates([first.2.clone(), second.2.clone()]);
+        let client = rustls::ClientConfig::builder_with_provider(windlass_tls::provider().unwrap())
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let client = Arc::new(client);
+        let connect = async || {
+            let (near, far) = tokio::io::duplex(1 << 16);
+            let connector = tokio_rustls::TlsConnector::from(client.clone());
+            let acceptor = tokio_rustls::TlsAcceptor::from(served.config());
+            let (near, far) =
+                tokio::join!(connector.connect("localhost".try_into().unwrap(), near), acceptor.accept(far));
+            (near.unwrap(), far.unwrap())
+        };
+        let shown = |stream: &tokio_rustls::client::TlsStream<tokio::io::DuplexStream>| {
+            stream.get_ref().1.peer_certificates().unwrap()[0].clone()
+        };
+        let (mut near, mut far) = connect().await;
+        assert_eq!(shown(&near), first.2);
+        assert!(identity.replace(&second.0, &first.1).is_err(), "the key is another");
+        assert!(identity.replace("", "no key").is_err());
+        assert_eq!(shown(&connect().await.0), first.2);
+        identity.replace(&second.0, &second.1).unwrap();
+        assert_eq!(shown(&connect().await.0), second.2);
+        near.write_all(b"still here").await.unwrap();
+        near.flush().await.unwrap();
+        let mut read = [0; 10];
+        far.read_exact(&mut read).await.unwrap();
+        assert_eq!(&read, b"still here");
     }
 
     #[tokio::test]

@@ -23,8 +23,12 @@ use windlass_api::{BoxError, ErrorChain};
 use crate::{object::Tree, trace_context::TraceContext, trust::Bundle};
 
 mod config;
+mod users;
 
-pub(crate) use self::config::{validate_client_config, validate_review_versions};
+pub(crate) use self::{
+    config::{validate_client_config, validate_review_versions},
+    users::WebhookUsers,
+};
 
 /// The maximum size of a response in bytes.
 const LIMIT: usize = 16 << 20;
@@ -38,6 +42,8 @@ pub(crate) struct Call<'c> {
     pub(crate) user_agent: &'static str,
     /// The trace context that the webhook receives.
     pub(crate) trace: Option<&'c TraceContext>,
+    /// The credentials, by the host of the webhook.
+    pub(crate) users: Option<&'c WebhookUsers>,
 }
 
 /// The error for a failed call, in kube-apiserver's words.
@@ -85,7 +91,12 @@ impl Call<'_> {
         let provider = windlass_tls::provider()?;
         let trusted = Bundle::from_pem(&bundle, provider.clone())?;
         let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-        let tls = tls.dangerous().with_custom_certificate_verifier(Arc::new(trusted)).with_no_client_auth();
+        let tls = tls.dangerous().with_custom_certificate_verifier(Arc::new(trusted));
+        let credentials = self.users.and_then(|users| users.of(&endpoint.host, endpoint.port));
+        let tls = match credentials.map(users::Credentials::identity).transpose()?.flatten() {
+            Some((chain, key)) => tls.with_client_auth_cert(chain, key)?,
+            None => tls.with_no_client_auth(),
+        };
         let stream = TcpStream::connect((endpoint.host.as_str(), endpoint.port)).await?;
         stream.set_nodelay(true)?;
         let name = ServerName::try_from(endpoint.host.clone())?;
@@ -97,6 +108,9 @@ impl Call<'_> {
             .header(header::ACCEPT, "application/json")
             .header(header::USER_AGENT, self.user_agent)
             .body(Full::new(Bytes::from(review.to_string())))?;
+        if let Some(credentials) = credentials.filter(|credentials| !credentials.authorization.is_empty()) {
+            request.headers_mut().insert(header::AUTHORIZATION, credentials.authorization.parse()?);
+        }
         if let Some(trace) = self.trace {
             trace.add_to(request.headers_mut());
         }

@@ -19,6 +19,7 @@ mod snapshot;
 mod watcher;
 
 use std::{
+    collections::BTreeMap,
     env,
     error::Error,
     fs,
@@ -93,6 +94,8 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         console: None,
         access: Access::default(),
         proxy: None,
+        certificate: None,
+        flags: BTreeMap::new(),
         admission: AdmissionConfiguration::default(),
         audit: None,
         tokens: TokenKeys::default(),

@@ -1,6 +1,7 @@
 //! `windlass up`: runs a control plane as a server.
 
 use std::{
+    collections::BTreeMap,
     error::Error,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
@@ -16,9 +17,10 @@ use windlass_server::KubernetesVersion;
 use super::announce;
 use crate::{
     access::AccessFlags,
-    admission,
+    admission::AdmissionFlags,
     aggregation::AggregationFlags,
     audit::AuditFlags,
+    certificates::CertificateFlags,
     control_plane::{Bound, Settings, warn_if_replaced},
     data_directory::Data,
     encryption::Encryption,
@@ -53,17 +55,14 @@ pub(crate) struct Options {
     /// kube-apiserver; defaults to RBAC only
     #[arg(long, value_name = "FILE")]
     authorization_config: Option<PathBuf>,
-    /// File that configures the admission plugins PodSecurity and ResourceQuota, with kind AdmissionConfiguration as for
-    /// kube-apiserver
-    #[arg(long, value_name = "FILE")]
-    admission_control_config_file: Option<PathBuf>,
-    /// Admission plugins to enable in addition to the default ones, separated by commas: NodeRestriction
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = plugin)]
-    enable_admission_plugins: Vec<String>,
+    #[command(flatten)]
+    admission: AdmissionFlags,
     #[command(flatten)]
     access: Box<AccessFlags>,
     #[command(flatten)]
     aggregation: AggregationFlags,
+    #[command(flatten)]
+    certificate: CertificateFlags,
     #[command(flatten)]
     audit: Box<AuditFlags>,
     #[command(flatten)]
@@ -138,9 +137,6 @@ impl StorageOptions {
 /// The hint if the address is in use.
 const HINT: &str = "set another address with --bind ADDR:PORT, or use --bind 127.0.0.1:0 for a free port";
 
-/// The admission plugin that can be enabled.
-const NODE_RESTRICTION: &str = "NodeRestriction";
-
 /// More nodes than the largest cluster that Kubernetes supports.
 const MOST_NODES: usize = 10_000;
 
@@ -168,14 +164,6 @@ fn console(text: &str) -> Result<SocketAddr, String> {
     port.parse().map_or_else(|_| address(text), |port: u16| Ok((Ipv4Addr::LOCALHOST, port).into()))
 }
 
-/// Checks the name of an admission plugin. Those that are on by default can be named, too.
-fn plugin(text: &str) -> Result<String, String> {
-    if text == NODE_RESTRICTION || crate::stand_in::is_default_plugin(text) {
-        return Ok(text.to_owned());
-    }
-    Err(format!("the plugin is unknown, or cannot be enabled: expected {NODE_RESTRICTION}"))
-}
-
 fn nodes(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(nodes) if nodes <= MOST_NODES => Ok(nodes),
@@ -191,14 +179,10 @@ fn controllers() -> String {
     )
 }
 
-pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
+pub(crate) async fn run(options: Options, flags: BTreeMap<String, String>) -> Result<(), Box<dyn Error>> {
     let access = options.access.load(options.authorization_config.as_deref(), &options.tokens.issuers())?;
-    let admission = options.admission_control_config_file.as_deref().map(admission::read).transpose()?;
-    let mut admission = admission.unwrap_or_default();
-    if options.enable_admission_plugins.iter().any(|plugin| plugin == NODE_RESTRICTION) {
-        admission = admission.with_node_restriction();
-    }
-    let proxy = options.aggregation.load()?;
+    let admission = options.admission.load()?;
+    let (proxy, certificate) = (options.aggregation.load()?, options.certificate.load()?);
     let Options {
         bind,
         advertise_address,
@@ -223,6 +207,8 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         console,
         access,
         proxy,
+        certificate,
+        flags,
         admission,
         audit: audit.build()?,
         tokens,
@@ -276,10 +262,6 @@ mod tests {
             (["--console", "99999"], "expected an address and a port"),
             (["--nodes", "100000000"], "expected a number from 0 to 10000"),
             (["--nodes", "-1"], "unexpected argument"),
-            (
-                ["--enable-admission-plugins", "Everything"],
-                "the plugin is unknown, or cannot be enabled: expected NodeR",
-            ),
             (["--oidc-required-claim", "a"], "expected CLAIM=VALUE"),
             (["--history", "0s"], "expected a positive duration, such as 5m or 1h30m"),
             (["--history", "-1m"], "unexpected argument"),

@@ -14,17 +14,19 @@ use std::{
 
 use clap::Parser;
 use tokio::{net::TcpListener, task::JoinSet};
+use windlass_api::{Clock, Entropy};
 use windlass_runtime::shutdown;
 use windlass_server::{
-    AdmissionConfiguration, AuditConfiguration, Limits, PodAccounts, Server, ServerBuilder, ServiceCidr, TlsIdentity,
-    TlsVersion, TokenIssuer,
+    AdmissionPlugins, AuditConfiguration, CertificateRenewal, Limits, PodAccounts, Server, ServerBuilder, ServiceCidr,
+    TlsIdentity, TlsVersion, TokenIssuer,
 };
 
 use super::flags::{Flag, Flags, Invocation, help};
 use crate::{
     access::{self, Access, AccessFlags},
-    admission, aggregation,
+    admission,
     audit::{self, AuditFlags},
+    certificates::CertificateFiles,
     commands::announce,
     descriptions,
     request_limits::RequestLimits,
@@ -32,6 +34,7 @@ use crate::{
 };
 
 const FLAGS: &[Flag] = &[
+    Flag { name: "admission-control", takes: "names", about: "The only plugins; deprecated" },
     Flag { name: "admission-control-config-file", takes: "path", about: "A file that configures admission plugins" },
     Flag { name: "advertise-address", takes: "ip", about: "The address that clients are given" },
     Flag { name: "allow-privileged", takes: "", about: "Not used: privileged containers are always allowed" },
@@ -102,8 +105,8 @@ const FLAGS: &[Flag] = &[
     Flag { name: "bind-address", takes: "ip", about: "The address to listen on; 127.0.0.1 by default" },
     Flag { name: "cert-dir", takes: "path", about: "The folder of apiserver.crt and apiserver.key, or of a new CA" },
     Flag { name: "client-ca-file", takes: "path", about: "The CAs of client certificates" },
-    Flag { name: "disable-admission-plugins", takes: "names", about: "ServiceAccount: pods need no account" },
-    Flag { name: "enable-admission-plugins", takes: "names", about: "Plugins that must be enabled" },
+    Flag { name: "disable-admission-plugins", takes: "names", about: "Default plugins to disable" },
+    Flag { name: "enable-admission-plugins", takes: "names", about: "Plugins to enable, too" },
     Flag { name: "enable-bootstrap-token-auth", takes: "", about: "Accept bootstrap tokens" },
     Flag { name: "enable-priority-and-fairness", takes: "", about: "Apply FlowSchemas and priority levels" },
     Flag { name: "etcd-servers", takes: "urls", about: "Not used: objects are stored in memory" },
@@ -159,13 +162,13 @@ pub(super) async fn run(arguments: impl Iterator<Item = String>) -> Result<(), B
     support::check(&flags, FLAGS, allows_unsupported(&flags)?)?;
     let ip = flags.parse("bind-address")?.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let bind = SocketAddr::new(ip, flags.parse("secure-port")?.unwrap_or(PORT));
-    let tls = identity(&flags)?;
+    let mut tasks = JoinSet::new();
+    let tls = identity(&flags, &mut tasks)?;
     let program = env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
     let kubernetes = super::version(program.parent().unwrap_or(Path::new(".")))?;
     let mut access = access(&flags)?;
     let tls = access.identity(tls)?;
-    let server = access.apply(server(&flags, bind)?).kubernetes(kubernetes).build();
-    let mut tasks = JoinSet::new();
+    let server = access.apply(server(&flags, bind, &mut tasks)?).kubernetes(kubernetes).build();
     access.start(&server, &tls, &mut tasks)?;
     let listener = TcpListener::bind(bind).await.map_err(|error| format!("listening on {bind}: {error}"))?;
     tracing::info!(address = %bind, version = %kubernetes, "serving");
@@ -173,31 +176,26 @@ pub(super) async fn run(arguments: impl Iterator<Item = String>) -> Result<(), B
 }
 
 /// Builds the server from the flags.
-fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Error>> {
-    let mut builder = Server::builder().address(bind);
+fn server(flags: &Flags, bind: SocketAddr, tasks: &mut JoinSet<()>) -> Result<ServerBuilder, Box<dyn Error>> {
+    let mut builder = Server::builder().address(bind).flags(shown(flags));
     if let Some(advertised) = flags.parse("advertise-address")? {
         builder = builder.advertise_address(advertised);
     }
     builder = builder.descriptions(descriptions::schemas).list_lag(LIST_LAG);
     if let (Some(certificate), Some(key)) = (flags.get("proxy-client-cert-file"), flags.get("proxy-client-key-file")) {
-        builder = builder.proxy_identity(aggregation::identity(Path::new(certificate), Path::new(key))?);
+        let files = CertificateFiles::read(Path::new(certificate), Path::new(key))?;
+        let identity = files.proxy()?;
+        builder = builder.proxy_identity(identity.clone());
+        tasks.spawn(files.follow(move |chain, key| Ok(identity.replace(chain, key)?)));
     }
     // Both address families may be specified; the first is the default for services.
     if let Some(range) = flags.list("service-cluster-ip-range").next() {
         let cidr: ServiceCidr = range.parse().map_err(|error| format!("--service-cluster-ip-range: {error}"))?;
         builder = builder.service_cidr(cidr);
     }
-    if !flags.list("disable-admission-plugins").any(|plugin| plugin == "ServiceAccount") {
-        builder = builder.pod_accounts(PodAccounts::Required);
-    }
-    let mut configuration = AdmissionConfiguration::default();
-    if let Some(path) = flags.get("admission-control-config-file") {
-        configuration = admission::read(Path::new(path))?;
-    }
-    if flags.list("enable-admission-plugins").any(|plugin| plugin == support::NODE_RESTRICTION) {
-        configuration = configuration.with_node_restriction();
-    }
-    builder = builder.admission(configuration);
+    builder = builder.pod_accounts(PodAccounts::Required);
+    let file = flags.get("admission-control-config-file").map(Path::new);
+    builder = builder.admission(admission::load(plugins(flags)?, file)?);
     if let Some(audit) = audit(flags)? {
         builder = builder.audit(audit);
     }
@@ -218,6 +216,34 @@ fn server(flags: &Flags, bind: SocketAddr) -> Result<ServerBuilder, Box<dyn Erro
     }
     builder = builder.token_issuer(issuer);
     Ok(builder)
+}
+
+/// Returns the flags for `/flagz`. Unlike in the real server, flags that are not set have no value.
+fn shown(flags: &Flags) -> BTreeMap<String, String> {
+    let mut shown: BTreeMap<String, String> = FLAGS.iter().map(|flag| (flag.name.to_owned(), String::new())).collect();
+    for (name, value) in flags.iter() {
+        let known = shown.entry(name.to_owned()).or_default();
+        *known = if known.is_empty() { value.to_owned() } else { format!("{known},{value}") };
+    }
+    shown
+}
+
+/// Returns the admission plugins of the flags. Those that are missing were allowed.
+fn plugins(flags: &Flags) -> Result<AdmissionPlugins, Box<dyn Error>> {
+    let list =
+        |flag: &str| -> Vec<&str> { flags.list(flag).filter(|name| !AdmissionPlugins::is_missing(name)).collect() };
+    let enabled = list("enable-admission-plugins");
+    let disabled: Vec<&str> = flags.list("disable-admission-plugins").collect();
+    let only = list("admission-control");
+    if only.is_empty() {
+        return Ok(AdmissionPlugins::new(&enabled, &disabled)?);
+    }
+    if !enabled.is_empty() || !disabled.is_empty() {
+        let both =
+            "admission-control and enable-admission-plugins/disable-admission-plugins flags are mutually exclusive";
+        return Err(both.into());
+    }
+    Ok(AdmissionPlugins::only(&only)?)
 }
 
 fn duration(flags: &Flags, name: &str) -> Result<Option<Duration>, Box<dyn Error>> {
@@ -281,21 +307,23 @@ fn access(flags: &Flags) -> Result<Access, Box<dyn Error>> {
     parsed.flags.load(flags.get("authorization-config").map(Path::new), &issuers)
 }
 
-/// Reports whether the admission plugin is always on.
-pub(super) fn is_default_plugin(name: &str) -> bool {
-    support::ALWAYS_ON.contains(&name)
-}
-
-/// Returns the server's certificate and the CA of client certificates.
-fn identity(flags: &Flags) -> Result<TlsIdentity, Box<dyn Error>> {
+/// Returns the server's certificate, which a task renews or reads again.
+fn identity(flags: &Flags, tasks: &mut JoinSet<()>) -> Result<TlsIdentity, Box<dyn Error>> {
     let directory = Path::new(flags.get("cert-dir").unwrap_or(CERTIFICATES));
     let file = |flag, name| flags.get(flag).map_or_else(|| directory.join(name), PathBuf::from);
     let (chain, key) = (file("tls-cert-file", "apiserver.crt"), file("tls-private-key-file", "apiserver.key"));
     let identity = if chain.exists() || flags.get("tls-cert-file").is_some() {
-        let chain = read(&chain)?;
-        TlsIdentity::from_pem(&chain, &read(&key)?, &chain)?
+        let files = CertificateFiles::read(&chain, &key)?;
+        let identity = files.serving()?;
+        let current = identity.clone();
+        tasks.spawn(files.follow(move |chain, key| Ok(current.replace(chain, key)?)));
+        identity
     } else {
-        TlsIdentity::persisted(directory, flags.get("advertise-address").or(flags.get("bind-address")))?
+        let mut renewal = CertificateRenewal::new(Clock::system(), Entropy::os());
+        let names = flags.get("advertise-address").or(flags.get("bind-address"));
+        let identity = renewal.serving(Some(directory), names)?;
+        tasks.spawn(renewal.run());
+        identity
     };
     restricted(identity, flags)
 }
@@ -332,7 +360,7 @@ mod tests {
         let bind = SocketAddr::from(([127, 0, 0, 1], 6443));
         let server = |flag: &str| {
             let Invocation::Run(flags) = Flags::read(FLAGS, std::iter::once(flag.to_owned())) else { panic!("{flag}") };
-            let built = server(&flags, bind).and_then(|_| access(&flags));
+            let built = server(&flags, bind, &mut JoinSet::new()).and_then(|_| access(&flags));
             built.map(drop).map_err(|error| error.to_string())
         };
         assert_eq!(server("--service-cluster-ip-range=10.0.0.0/24"), Ok(()));
@@ -343,6 +371,9 @@ mod tests {
             "--authorization-mode=Everyone",
             "--anonymous-auth=maybe",
             "--http2-max-streams-per-connection=-1",
+            "--enable-admission-plugins=Everything",
+            "--disable-admission-plugins=Everything",
+            "--admission-control=Everything",
         ] {
             let name = flag.split('=').next().unwrap().trim_start_matches('-');
             let error = server(flag).unwrap_err();
@@ -362,6 +393,8 @@ mod tests {
         assert!(error.starts_with("cannot read /nowhere/chain: "), "{error}");
         let error = server("--audit-policy-file=/nowhere/policy").unwrap_err();
         assert!(error.starts_with("loading audit policy file: failed to read file path"), "{error}");
+        let error = server("--enable-admission-plugins=EventRateLimit").unwrap_err();
+        assert!(error.contains("limits: Invalid value"), "{error}");
         let error = server("--token-auth-file=/nowhere/tokens").unwrap_err();
         assert!(error.starts_with("cannot read /nowhere/tokens: "), "{error}");
     }

@@ -26,14 +26,34 @@ const GROUP: &str = "certificates.k8s.io";
 /// The signer of certificates for API server clients. The organizations of such a certificate are groups.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
-/// Checks the permissions to approve and to sign.
+/// Checks the permissions to approve or to sign, by the subresource.
 #[derive(Debug)]
-pub(crate) struct CertificateDecisions(pub(crate) Arc<Authorizer>);
+pub(crate) struct CertificateDecisions {
+    subresource: &'static str,
+    authorizer: Arc<Authorizer>,
+}
 
-/// Checks the permissions to publish the trust anchors of a signer, and to sign certificates of pods. Both kinds are
+impl CertificateDecisions {
+    /// The plugin `CertificateApproval`.
+    pub(crate) const fn approval(authorizer: Arc<Authorizer>) -> Self {
+        Self { subresource: "approval", authorizer }
+    }
+
+    /// The plugin `CertificateSigning`.
+    pub(crate) const fn signing(authorizer: Arc<Authorizer>) -> Self {
+        Self { subresource: "status", authorizer }
+    }
+}
+
+/// Checks the permissions to publish the trust anchors of a signer: the plugin `ClusterTrustBundleAttest`. The kind is
 /// served since 1.37.
 #[derive(Debug)]
-pub(crate) struct SignerPermissions(pub(crate) Arc<Authorizer>);
+pub(crate) struct BundleAttestation(pub(crate) Arc<Authorizer>);
+
+/// Checks the permissions to sign certificates of pods. In kube-apiserver this check is part of the storage. The kind is
+/// served since 1.37.
+#[derive(Debug)]
+pub(crate) struct PodCertificates(pub(crate) Arc<Authorizer>);
 
 /// Rejects requests for `system:masters` to the client signer.
 #[derive(Debug)]
@@ -45,7 +65,7 @@ impl Admission for CertificateDecisions {
         is_request(write)
             && write.operation == Operation::Update
             && !write.context.user.name.is_empty()
-            && matches!(write.subresource.as_deref(), Some("approval" | "status"))
+            && write.subresource.as_deref() == Some(self.subresource)
     }
 
     fn validate<'a>(&'a self, registry: &'a Registry, write: &'a Attributes) -> BoxFuture<'a, Result<(), Status>> {
@@ -60,7 +80,7 @@ impl Admission for CertificateDecisions {
             };
             // The signer of the old state, because the write may try to name another one.
             let signer = old.text(&["spec", "signerName"]);
-            if is_allowed(&self.0, registry, &write.context.user, verb, signer).await? {
+            if is_allowed(&self.authorizer, registry, &write.context.user, verb, signer).await? {
                 return Ok(());
             }
             let signer = go_quote(signer);
@@ -69,44 +89,64 @@ impl Admission for CertificateDecisions {
     }
 }
 
-impl Admission for SignerPermissions {
+impl Admission for BundleAttestation {
     fn handles(&self, write: &Attributes) -> bool {
-        let is_write = matches!(write.operation, Operation::Create | Operation::Update);
-        // The server's own writes have no user.
+        let is_write = matches!(write.operation, Operation::Create | Operation::Update) && !write.is_internal();
         is_write
             && write.resource.group == GROUP
-            && !write.context.user.name.is_empty()
-            && match (write.resource.kind.as_str(), write.subresource.as_deref()) {
-                ("ClusterTrustBundle", None) => true,
-                ("PodCertificateRequest", Some("status")) => write.operation == Operation::Update,
-                _ => false,
-            }
+            && write.resource.kind == "ClusterTrustBundle"
+            && write.subresource.is_none()
     }
 
     fn validate<'a>(&'a self, registry: &'a Registry, write: &'a Attributes) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
-            let old = write.old.as_ref().unwrap_or(&Value::Null);
-            let is_bundle = write.subresource.is_none();
-            let verb = if is_bundle { "attest" } else { "sign" };
-            let part = if is_bundle { "spec" } else { "status" };
-            let signer = write.object.text(&["spec", "signerName"]);
-            let user = &write.context.user;
-            if signer.is_empty()
-                || same(write.object.get(part), old.get(part))
-                || is_allowed(&self.0, registry, user, verb, signer).await?
-            {
+            match forbidden_signer(&self.0, registry, write, "spec", "attest").await? {
+                None => Ok(()),
+                Some(signer) => {
+                    Err(write.forbidden(format!("user not permitted to attest for signerName {}", go_quote(signer))))
+                }
+            }
+        })
+    }
+}
+
+impl Admission for PodCertificates {
+    fn handles(&self, write: &Attributes) -> bool {
+        write.operation == Operation::Update
+            && !write.is_internal()
+            && write.resource.group == GROUP
+            && write.resource.kind == "PodCertificateRequest"
+            && write.subresource.as_deref() == Some("status")
+    }
+
+    fn validate<'a>(&'a self, registry: &'a Registry, write: &'a Attributes) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            let Some(signer) = forbidden_signer(&self.0, registry, write, "status", "sign").await? else {
                 return Ok(());
-            }
-            let shown = go_quote(signer);
-            if is_bundle {
-                return Err(write.forbidden(format!("user not permitted to attest for signerName {shown}")));
-            }
+            };
+            let user = go_quote(&write.context.user.name);
             let mut errors = Errors::default();
-            let detail = format!("User {} is not permitted to \"sign\" for signer {shown}", go_quote(&user.name));
+            let detail = format!("User {user} is not permitted to \"sign\" for signer {}", go_quote(signer));
             errors.forbidden(&Path::new("spec.signerName"), &detail);
             errors.check(&write.resource.group_kind(), &write.name)
         })
     }
+}
+
+/// Returns the signer of an object if the user may not use the verb for it. `None` also if the part does not change.
+async fn forbidden_signer<'w>(
+    authorizer: &Authorizer,
+    registry: &Registry,
+    write: &'w Attributes,
+    part: &str,
+    verb: &str,
+) -> Result<Option<&'w str>, Status> {
+    let old = write.old.as_ref().unwrap_or(&Value::Null);
+    let signer = write.object.text(&["spec", "signerName"]);
+    let is_permitted = signer.is_empty()
+        || same(write.object.get(part), old.get(part))
+        || is_allowed(authorizer, registry, &write.context.user, verb, signer).await?;
+    Ok((!is_permitted).then_some(signer))
 }
 
 /// Reports whether a user may use a verb for a signer.

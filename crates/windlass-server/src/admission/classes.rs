@@ -4,6 +4,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use windlass_api::Status;
 
+use super::tolerations::merge;
 use crate::registry::{Admission, Attributes, Operation};
 use crate::{
     kinds::amount,
@@ -12,12 +13,9 @@ use crate::{
     resource::{Item, Target},
 };
 
-/// The plugins `DefaultStorageClass` and `DefaultIngressClass`.
+/// A plugin that sets the class of new objects of a kind.
 #[derive(Debug)]
-pub(crate) struct DefaultClasses;
-
-/// A kind whose objects have a class.
-struct Classed {
+pub(crate) struct DefaultClass {
     group: &'static str,
     kind: &'static str,
     /// The field of the spec that names the class, and the legacy annotations for it.
@@ -28,46 +26,42 @@ struct Classed {
     marks: &'static [&'static str],
 }
 
-const CLASSED: [Classed; 2] = [
-    Classed {
-        group: "",
-        kind: "PersistentVolumeClaim",
-        field: "storageClassName",
-        annotations: &["volume.beta.kubernetes.io/storage-class"],
-        classes: ("storage.k8s.io", "storageclasses"),
-        marks: &["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"],
-    },
-    Classed {
-        group: "networking.k8s.io",
-        kind: "Ingress",
-        field: "ingressClassName",
-        annotations: &["kubernetes.io/ingress.class"],
-        classes: ("networking.k8s.io", "ingressclasses"),
-        marks: &["ingressclass.kubernetes.io/is-default-class"],
-    },
-];
+/// The plugin `DefaultStorageClass`.
+pub(crate) const DEFAULT_STORAGE_CLASS: DefaultClass = DefaultClass {
+    group: "",
+    kind: "PersistentVolumeClaim",
+    field: "storageClassName",
+    annotations: &["volume.beta.kubernetes.io/storage-class"],
+    classes: ("storage.k8s.io", "storageclasses"),
+    marks: &["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"],
+};
 
-fn classed(write: &Attributes) -> Option<&'static Classed> {
-    CLASSED.iter().find(|classed| classed.group == write.resource.group && classed.kind == write.resource.kind)
-}
+/// The plugin `DefaultIngressClass`.
+pub(crate) const DEFAULT_INGRESS_CLASS: DefaultClass = DefaultClass {
+    group: "networking.k8s.io",
+    kind: "Ingress",
+    field: "ingressClassName",
+    annotations: &["kubernetes.io/ingress.class"],
+    classes: ("networking.k8s.io", "ingressclasses"),
+    marks: &["ingressclass.kubernetes.io/is-default-class"],
+};
 
-impl Admission for DefaultClasses {
+impl Admission for DefaultClass {
     fn handles(&self, write: &Attributes) -> bool {
-        write.operation == Operation::Create && write.subresource.is_none() && classed(write).is_some()
+        let is_new = write.operation == Operation::Create && write.subresource.is_none();
+        is_new && write.resource.group == self.group && write.resource.kind == self.kind
     }
 
     fn admit<'a>(&'a self, registry: &'a Registry, write: &'a mut Attributes) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
-            let Some(classed) = classed(write) else { return Ok(()) };
-            let named = write.object.at(&["spec", classed.field]).is_some()
-                || classed.annotations.iter().any(|key| write.object.at(&["metadata", "annotations", key]).is_some());
+            let named = write.object.at(&["spec", self.field]).is_some()
+                || self.annotations.iter().any(|key| write.object.at(&["metadata", "annotations", key]).is_some());
             if named {
                 return Ok(());
             }
-            let is_default = |class: &Value| {
-                classed.marks.iter().any(|mark| class.text(&["metadata", "annotations", mark]) == "true")
-            };
-            let mut defaults = all(registry, classed.classes.0, classed.classes.1).await?;
+            let is_default =
+                |class: &Value| self.marks.iter().any(|mark| class.text(&["metadata", "annotations", mark]) == "true");
+            let mut defaults = all(registry, self.classes.0, self.classes.1).await?;
             defaults.retain(is_default);
             // The newest default class. If several are equally new, the first by name.
             let created = |class: &Value| class.text(&["metadata", "creationTimestamp"]).to_owned();
@@ -75,7 +69,7 @@ impl Admission for DefaultClasses {
             let chosen =
                 defaults.into_iter().max_by(|a, b| created(a).cmp(&created(b)).then_with(|| name(b).cmp(&name(a))));
             if let Some(chosen) = chosen {
-                object_mut(&mut write.object, "spec").insert(classed.field.to_owned(), name(&chosen).into());
+                object_mut(&mut write.object, "spec").insert(self.field.to_owned(), name(&chosen).into());
             }
             Ok(())
         })
@@ -125,8 +119,13 @@ pub(super) async fn default_priority(registry: &Registry) -> Result<Option<Value
     Ok(classes.into_iter().min_by_key(|class| class.int(&["value"]).unwrap_or_default()))
 }
 
-/// Returns a class; `None` if it does not exist.
-pub(super) async fn class(registry: &Registry, group: &str, plural: &str, name: &str) -> Result<Option<Value>, Status> {
+/// Returns a cluster-scoped object; `None` if it does not exist.
+pub(super) async fn cluster_object(
+    registry: &Registry,
+    group: &str,
+    plural: &str,
+    name: &str,
+) -> Result<Option<Value>, Status> {
     let resources = registry.resources();
     let Some(resource) = resources.get(group, "v1", plural) else { return Ok(None) };
     Ok(registry.peek_recent(&Target::object(resource, None, name)).await?.map(|item| item.value()))
@@ -142,30 +141,41 @@ async fn all(registry: &Registry, group: &str, plural: &str) -> Result<Vec<Value
 #[derive(Debug)]
 pub(crate) struct RuntimeClasses;
 
+const OTHER_OVERHEAD: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
+
+impl RuntimeClasses {
+    /// Returns the class of a pod.
+    async fn class(registry: &Registry, write: &Attributes) -> Result<Option<Value>, Status> {
+        let name = write.object.text(&["spec", "runtimeClassName"]);
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let class = cluster_object(registry, "node.k8s.io", "runtimeclasses", name).await?;
+        let missing = || write.forbidden(format!("pod rejected: RuntimeClass {name:?} not found"));
+        class.ok_or_else(missing).map(Some)
+    }
+}
+
 impl Admission for RuntimeClasses {
     fn handles(&self, write: &Attributes) -> bool {
-        let pods = write.resource.group.is_empty() && write.resource.kind == "Pod" && write.subresource.is_none();
-        pods && write.operation == Operation::Create
+        write.is_pod_write() && write.operation == Operation::Create
     }
 
     fn admit<'a>(&'a self, registry: &'a Registry, write: &'a mut Attributes) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
-            let own = write.object.at(&["spec", "overhead"]).cloned();
-            let name = write.object.text(&["spec", "runtimeClassName"]).to_owned();
-            if name.is_empty() {
-                return Ok(());
-            }
-            let Some(class) = class(registry, "node.k8s.io", "runtimeclasses", &name).await? else {
-                return Err(write.forbidden(format!("pod rejected: RuntimeClass {name:?} not found")));
-            };
-            if let Some(overhead) = class.at(&["overhead", "podFixed"]) {
-                if own.is_some() && !same(own.as_ref(), Some(overhead)) {
-                    let why = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
-                    return Err(write.forbidden(why));
+            let Some(class) = Self::class(registry, write).await? else { return Ok(()) };
+            if let Some(overhead) = class.at(&["overhead"]) {
+                let own = write.object.at(&["spec", "overhead"]).filter(|own| !same(Some(own), None));
+                let fixed = overhead.at(&["podFixed"]);
+                if own.is_some() && !same(own, fixed) {
+                    return Err(write.forbidden(OTHER_OVERHEAD));
                 }
-                object_mut(&mut write.object, "spec").insert("overhead".to_owned(), overhead.clone());
+                let spec = object_mut(&mut write.object, "spec");
+                spec.shift_remove("overhead");
+                spec.extend(fixed.map(|fixed| ("overhead".to_owned(), fixed.clone())));
             }
-            for (key, value) in class.entries(&["scheduling", "nodeSelector"]) {
+            let Some(scheduling) = class.at(&["scheduling"]) else { return Ok(()) };
+            for (key, value) in scheduling.entries(&["nodeSelector"]) {
                 let value = value.as_str().unwrap_or_default();
                 let given = write.object.at(&["spec", "nodeSelector", key]).and_then(Value::as_str);
                 if let Some(given) = given.filter(|given| *given != value) {
@@ -176,12 +186,10 @@ impl Admission for RuntimeClasses {
                 let selector = object_mut(&mut write.object, "spec").entry("nodeSelector").or_insert_with(|| json!({}));
                 as_object(selector).insert(key.clone(), value.into());
             }
-            for toleration in class.items(&["scheduling", "tolerations"]) {
-                let list = object_mut(&mut write.object, "spec").entry("tolerations").or_insert_with(|| json!([]));
-                match list {
-                    Value::Array(list) if !list.contains(toleration) => list.push(toleration.clone()),
-                    _ => {}
-                }
+            let own = write.object.items(&["spec", "tolerations"]).iter();
+            let merged = merge(own.chain(scheduling.items(&["tolerations"])).cloned().collect());
+            if !merged.is_empty() {
+                object_mut(&mut write.object, "spec").insert("tolerations".to_owned(), merged.into());
             }
             Ok(())
         })
@@ -190,15 +198,12 @@ impl Admission for RuntimeClasses {
     /// Rejects pods whose overhead differs from the overhead of their class.
     fn validate<'a>(&'a self, registry: &'a Registry, write: &'a Attributes) -> BoxFuture<'a, Result<(), Status>> {
         Box::pin(async move {
-            let name = write.object.text(&["spec", "runtimeClassName"]);
-            let Some(own) = write.object.at(&["spec", "overhead"]) else { return Ok(()) };
-            let class =
-                if name.is_empty() { None } else { class(registry, "node.k8s.io", "runtimeclasses", name).await? };
-            match class.as_ref().and_then(|class| class.at(&["overhead", "podFixed"])) {
-                Some(overhead) if same(Some(own), Some(overhead)) => Ok(()),
-                Some(_) => {
-                    Err(write.forbidden("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"))
-                }
+            let own = write.object.at(&["spec", "overhead"]);
+            let class = Self::class(registry, write).await?;
+            match class.as_ref().and_then(|class| class.at(&["overhead"])) {
+                Some(overhead) if same(own, overhead.at(&["podFixed"])) => Ok(()),
+                Some(_) => Err(write.forbidden(OTHER_OVERHEAD)),
+                None if own.is_none() => Ok(()),
                 None => {
                     let why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
                     Err(write.forbidden(why))
@@ -211,6 +216,12 @@ impl Admission for RuntimeClasses {
 /// The plugin `PersistentVolumeClaimResize`: a claim can grow only if its class allows expansion.
 #[derive(Debug)]
 pub(crate) struct ClaimResize;
+
+/// Returns the name of a claim's class.
+fn class_of(claim: &Value) -> &str {
+    let annotation = claim.at(&["metadata", "annotations", "volume.beta.kubernetes.io/storage-class"]);
+    annotation.and_then(Value::as_str).unwrap_or_else(|| claim.text(&["spec", "storageClassName"]))
+}
 
 impl Admission for ClaimResize {
     fn handles(&self, write: &Attributes) -> bool {
@@ -230,13 +241,12 @@ impl Admission for ClaimResize {
             if old.text(&["status", "phase"]) != "Bound" {
                 return Err(write.forbidden("Only bound persistent volume claims can be expanded"));
             }
-            let name = match old.text(&["metadata", "annotations", "volume.beta.kubernetes.io/storage-class"]) {
-                "" => old.text(&["spec", "storageClassName"]),
-                name => name,
-            };
-            let class = class(registry, "storage.k8s.io", "storageclasses", name).await?;
-            if class.is_some_and(|class| class.flag(&["allowVolumeExpansion"])) {
-                return Ok(());
+            let name = class_of(old);
+            if !name.is_empty() && class_of(&write.object) == name {
+                let class = cluster_object(registry, "storage.k8s.io", "storageclasses", name).await?;
+                if class.is_some_and(|class| class.flag(&["allowVolumeExpansion"])) {
+                    return Ok(());
+                }
             }
             let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must \
                        support resize";

@@ -8,15 +8,27 @@ use serde_json::Value;
 use windlass_api::{BoxError, quota::ScopeRequirement};
 
 use super::{
+    event_rates::{EventRates, Limit, Scope},
+    node_selectors::NodeSelectors,
+    plugins::AdmissionPlugins,
     pod_security::{Exemptions, Level, PodSecurity, Policy, Standard, Version},
     quota::{LimitedResource, ResourceQuotas},
+    tolerations::RestrictTolerations,
 };
-use crate::object::{Errors, Path, dns_label, dns_subdomain};
+use crate::{
+    object::{Errors, Path, Tree, dns_label, dns_subdomain},
+    webhook::WebhookUsers,
+};
 
 const VERSION: &str = "apiserver.config.k8s.io/v1";
 const KIND: &str = "AdmissionConfiguration";
+/// The number of buckets of an event limit without a `cacheSize`, as in kube-apiserver.
+const DEFAULT_CACHE_SIZE: usize = 4096;
 
-/// The configuration of the admission plugins `PodSecurity` and `ResourceQuota`.
+/// The admission plugins of a server and their configuration.
+///
+/// These plugins can be configured: `PodSecurity`, `ResourceQuota`, `EventRateLimit`, `PodNodeSelector`,
+/// `PodTolerationRestriction`, `MutatingAdmissionWebhook` and `ValidatingAdmissionWebhook`.
 ///
 /// ```
 /// use windlass_server::AdmissionConfiguration;
@@ -44,7 +56,12 @@ pub struct AdmissionConfiguration {
     policy: Policy,
     exemptions: Exemptions,
     limited: Vec<LimitedResource>,
-    node_restriction: bool,
+    event_limits: Vec<Limit>,
+    node_selectors: NodeSelectors,
+    tolerations: RestrictTolerations,
+    /// The credentials for mutating and for validating webhooks.
+    webhook_users: [WebhookUsers; 2],
+    plugins: AdmissionPlugins,
 }
 
 /// The error for an unusable configuration.
@@ -62,6 +79,9 @@ pub enum AdmissionConfigurationError {
     /// The configuration is invalid, for these reasons.
     #[error("invalid admission configuration: {}", .0.join(", "))]
     Invalid(Vec<String>),
+    /// The choice of plugins is invalid, for these reasons.
+    #[error("{}", joined(.0))]
+    Plugins(Vec<String>),
 }
 
 #[derive(Deserialize)]
@@ -142,31 +162,47 @@ impl AdmissionConfiguration {
     /// Enables the plugin `NodeRestriction`, as with `--enable-admission-plugins=NodeRestriction`. It limits what nodes can
     /// write. By default it is disabled, as in kube-apiserver.
     #[must_use]
-    pub const fn with_node_restriction(mut self) -> Self {
-        self.node_restriction = true;
+    pub fn with_node_restriction(mut self) -> Self {
+        self.plugins = self.plugins.with("NodeRestriction");
         self
     }
 
-    pub(super) const fn restricts_nodes(&self) -> bool {
-        self.node_restriction
+    /// Configures a choice of plugins without a file.
+    ///
+    /// # Errors
+    /// Returns an error if one of them needs a configuration.
+    pub fn new(plugins: AdmissionPlugins) -> Result<Self, AdmissionConfigurationError> {
+        Self { plugins, ..Self::default() }.checked(Errors::default())
+    }
+
+    /// Parses and validates the content of a file for the default plugins. See [`Self::of_plugins`].
+    pub fn parse(
+        file: Value,
+        read: impl Fn(&str) -> Result<Value, BoxError>,
+    ) -> Result<Self, AdmissionConfigurationError> {
+        Self::of_plugins(AdmissionPlugins::default(), file, &read)
     }
 
     /// Parses and validates the content of a file, which was YAML or JSON. `read` reads the file of a plugin, whose
     /// path is relative to this file.
     ///
-    /// A configuration of another plugin is an error, because the plugin would not follow it.
-    pub fn parse(
+    /// As in kube-apiserver, the configurations of plugins that do not run are ignored.
+    pub fn of_plugins(
+        plugins: AdmissionPlugins,
         file: Value,
-        read: impl Fn(&str) -> Result<Value, BoxError>,
+        read: &dyn Fn(&str) -> Result<Value, BoxError>,
     ) -> Result<Self, AdmissionConfigurationError> {
         let failed =
             |plugin: &str, source: BoxError| AdmissionConfigurationError::Read { plugin: plugin.to_owned(), source };
         let file: File = serde_json::from_value(file).map_err(|error| failed("all plugins", error.into()))?;
-        let mut configuration = Self::default();
+        let mut configuration = Self { plugins, ..Self::default() };
         let mut errors = Errors::default();
         check_kind((&file.api_version, &file.kind), &[VERSION], KIND, &mut errors);
-        let list = Path::new("plugins");
-        for (index, Plugin { name, path, configuration: inline }) in file.plugins.into_iter().enumerate() {
+        for Plugin { name, path, configuration: inline } in file.plugins {
+            if !configuration.plugins.contains(&name) {
+                tracing::warn!(plugin = name, "the configuration of an admission plugin that does not run is ignored");
+                continue;
+            }
             let content = match inline {
                 Some(inline) => inline,
                 None if path.is_empty() => continue,
@@ -178,16 +214,39 @@ impl AdmissionConfiguration {
                 "ResourceQuota" => {
                     serde_json::from_value(content).map(|file: QuotaFile| configuration.set_quota(file, &mut errors))
                 }
-                _ => {
-                    errors.unsupported(&list.index(index).child("name"), &*name, &["PodSecurity", "ResourceQuota"]);
+                "EventRateLimit" => {
+                    configuration.set_event_limits(&content, &mut errors);
                     continue;
                 }
+                "PodNodeSelector" => {
+                    configuration.set_node_selectors(&content, &mut errors);
+                    continue;
+                }
+                "PodTolerationRestriction" => {
+                    configuration.set_tolerations(&content, &mut errors);
+                    continue;
+                }
+                "MutatingAdmissionWebhook" | "ValidatingAdmissionWebhook" => {
+                    let index = usize::from(name == "ValidatingAdmissionWebhook");
+                    let set = configuration.set_webhook_users(index, &content, read, &mut errors);
+                    set.map_err(|error| failed(&name, error))?;
+                    continue;
+                }
+                // As in kube-apiserver, the others have no configuration.
+                _ => continue,
             };
             parsed.map_err(|error| failed(&name, error.into()))?;
         }
+        configuration.checked(errors)
+    }
+
+    fn checked(self, mut errors: Errors) -> Result<Self, AdmissionConfigurationError> {
+        if self.plugins.contains("EventRateLimit") && self.event_limits.is_empty() && errors.is_empty() {
+            errors.invalid(&Path::new("limits"), &Value::Null, "must not be empty");
+        }
         let problems = errors.into_causes().into_iter().map(|cause| format!("{}: {}", cause.field, cause.message));
         let problems: Vec<String> = problems.collect();
-        if problems.is_empty() { Ok(configuration) } else { Err(AdmissionConfigurationError::Invalid(problems)) }
+        if problems.is_empty() { Ok(self) } else { Err(AdmissionConfigurationError::Invalid(problems)) }
     }
 
     fn set_pod_security(&mut self, file: PodSecurityFile, errors: &mut Errors) {
@@ -237,12 +296,138 @@ impl AdmissionConfiguration {
         }
     }
 
+    fn set_event_limits(&mut self, file: &Value, errors: &mut Errors) {
+        check_file(file, "eventratelimit.admission.k8s.io", &["limits"], errors);
+        let list = Path::new("limits");
+        for (index, limit) in file.items(&["limits"]).iter().enumerate() {
+            let path = list.index(index);
+            check_fields(limit, &["type", "qps", "burst", "cacheSize"], &path, errors);
+            let kind = limit.text(&["type"]);
+            let scope = Scope::ALL.iter().find(|(name, _)| *name == kind).map(|(_, scope)| *scope);
+            if scope.is_none() {
+                errors.unsupported(&path.child("type"), kind, &Scope::ALL.map(|(name, _)| name));
+            }
+            let number = |field: &str, least: i64, detail: &str, errors: &mut Errors| {
+                let number = limit.int(&[field]).unwrap_or_default();
+                if number < least {
+                    errors.invalid(&path.child(field), &number, detail);
+                }
+                u32::try_from(number).unwrap_or(u32::MAX)
+            };
+            let burst = number("burst", 1, "must be positive", errors);
+            let qps = number("qps", 1, "must be positive", errors);
+            let size = match scope {
+                Some(Scope::Server) => 1,
+                _ => number("cacheSize", 0, "must not be negative", errors),
+            };
+            let cache_size = if size == 0 { DEFAULT_CACHE_SIZE } else { size as usize };
+            self.event_limits.extend(scope.map(|scope| Limit { scope, qps, burst, cache_size }));
+        }
+    }
+
+    /// Reads labels by namespace. This configuration has no version.
+    fn set_node_selectors(&mut self, file: &Value, errors: &mut Errors) {
+        check_fields(file, &["podNodeSelectorPluginConfig"], &Path::new(""), errors);
+        let path = Path::new("podNodeSelectorPluginConfig");
+        for (namespace, labels) in file.entries(&["podNodeSelectorPluginConfig"]) {
+            match labels.as_str() {
+                Some(labels) => drop(self.node_selectors.selectors.insert(namespace.clone(), labels.to_owned())),
+                None => errors.invalid(&path.child(namespace), labels, "must be labels, such as a=b,c=d"),
+            }
+        }
+    }
+
+    fn set_tolerations(&mut self, file: &Value, errors: &mut Errors) {
+        check_file(file, "podtolerationrestriction.admission.k8s.io", &["default", "whitelist"], errors);
+        self.tolerations.default = file.items(&["default"]).to_vec();
+        self.tolerations.allowed = file.items(&["whitelist"]).to_vec();
+        for (field, list) in [("default", &self.tolerations.default), ("whitelist", &self.tolerations.allowed)] {
+            let path = Path::new(field);
+            for (index, toleration) in list.iter().enumerate() {
+                let fields = ["key", "operator", "value", "effect", "tolerationSeconds"];
+                check_fields(toleration, &fields, &path.index(index), errors);
+            }
+        }
+    }
+
+    /// Reads the kubeconfig with the credentials for webhooks.
+    fn set_webhook_users(
+        &mut self,
+        index: usize,
+        file: &Value,
+        read: &dyn Fn(&str) -> Result<Value, BoxError>,
+        errors: &mut Errors,
+    ) -> Result<(), BoxError> {
+        let (version, kind) = (file.text(&["apiVersion"]), file.text(&["kind"]));
+        match version {
+            "apiserver.config.k8s.io/v1alpha1" => check_kind((version, kind), &[version], "WebhookAdmission", errors),
+            _ => check_kind((version, kind), &[VERSION], "WebhookAdmissionConfiguration", errors),
+        }
+        check_fields(file, &["apiVersion", "kind", "kubeConfigFile"], &Path::new(""), errors);
+        let path = file.text(&["kubeConfigFile"]);
+        if path.is_empty() {
+            return Ok(());
+        }
+        if !std::path::Path::new(path).is_absolute() {
+            errors.invalid(&Path::new("kubeConfigFile"), path, "must be an absolute file path");
+            return Ok(());
+        }
+        self.webhook_users[index] = WebhookUsers::parse(&read(path)?)?;
+        Ok(())
+    }
+
+    pub(super) fn webhook_users(&self) -> [WebhookUsers; 2] {
+        self.webhook_users.clone()
+    }
+
+    pub(super) const fn plugins(&self) -> AdmissionPlugins {
+        self.plugins
+    }
+
+    pub(super) fn event_rates(&self) -> EventRates {
+        EventRates::new(&self.event_limits)
+    }
+
+    pub(super) fn node_selectors(&self) -> NodeSelectors {
+        self.node_selectors.clone()
+    }
+
+    pub(super) fn tolerations(&self) -> RestrictTolerations {
+        self.tolerations.clone()
+    }
+
     pub(super) fn pod_security(&self) -> PodSecurity {
         PodSecurity::new(self.policy, self.exemptions.clone())
     }
 
     pub(super) fn resource_quotas(&self) -> ResourceQuotas {
         ResourceQuotas::new(self.limited.clone())
+    }
+}
+
+/// Returns the text of several errors, as kube-apiserver prints them.
+fn joined(problems: &[String]) -> String {
+    match problems {
+        [only] => only.clone(),
+        several => format!("[{}]", several.join(", ")),
+    }
+}
+
+/// Checks the version, the kind and the fields of a configuration in the version `v1alpha1`.
+fn check_file(file: &Value, group: &str, fields: &[&str], errors: &mut Errors) {
+    let version = format!("{group}/v1alpha1");
+    check_kind((file.text(&["apiVersion"]), file.text(&["kind"])), &[&version], "Configuration", errors);
+    let known: Vec<&str> = fields.iter().copied().chain(["apiVersion", "kind"]).collect();
+    check_fields(file, &known, &Path::new(""), errors);
+}
+
+fn check_fields(value: &Value, known: &[&str], path: &Path<'_>, errors: &mut Errors) {
+    let Some(fields) = value.as_object() else {
+        errors.invalid(path, value, "must be an object");
+        return;
+    };
+    for field in fields.keys().filter(|field| !known.contains(&field.as_str())) {
+        errors.invalid_without_value(&path.child(field), "unknown field");
     }
 }
 
@@ -335,6 +520,53 @@ mod tests {
     }
 
     #[test]
+    fn configuration_of_webhooks_names_a_kubeconfig() {
+        let parse = |path: &str| {
+            let content =
+                json!({"apiVersion": VERSION, "kind": "WebhookAdmissionConfiguration", "kubeConfigFile": path});
+            let plugins = json!([{"name": "ValidatingAdmissionWebhook", "configuration": content}]);
+            let file = json!({"apiVersion": VERSION, "kind": KIND, "plugins": plugins});
+            let kubeconfig = json!({"users": [{"name": "*", "user": {"token": "t"}}]});
+            let read = |path: &str| if path == "/k" { Ok(kubeconfig.clone()) } else { Err("no such file".into()) };
+            AdmissionConfiguration::parse(file, read)
+        };
+        let [mutating, validating] = parse("/k").unwrap().webhook_users();
+        assert_eq!(validating.of("example.com", 443).unwrap().authorization, "Bearer t");
+        assert!(mutating.of("example.com", 443).is_none());
+        assert!(matches!(parse("/other"), Err(AdmissionConfigurationError::Read { .. })));
+        let error = parse("k").unwrap_err().to_string();
+        assert!(error.contains("kubeConfigFile: Invalid value: \"k\": must be an absolute file path"), "{error}");
+    }
+
+    #[test]
+    fn optional_plugins_need_valid_configurations() {
+        let parse = |plugin: &str, content: Value| {
+            let plugins = AdmissionPlugins::new(&[plugin], &[]).unwrap();
+            let file =
+                json!({"apiVersion": VERSION, "kind": KIND, "plugins": [{"name": plugin, "configuration": content}]});
+            AdmissionConfiguration::of_plugins(plugins, file, &|_| Err("none".into()))
+                .map_err(|error| error.to_string())
+        };
+        let limit = json!({"type": "Pod", "burst": 0, "cacheSize": -1, "other": 1});
+        let api_version = "eventratelimit.admission.k8s.io/v1alpha1";
+        let content = json!({"apiVersion": api_version, "kind": "Configuration", "limits": [limit]});
+        let error = parse("EventRateLimit", content).unwrap_err();
+        for problem in [
+            "limits[0].other: ",
+            "limits[0].type: Unsupported value: \"Pod\"",
+            "limits[0].burst: Invalid value: 0: must be positive",
+            "limits[0].qps: Invalid value: 0: must be positive",
+            "limits[0].cacheSize: Invalid value: -1: must not be negative",
+        ] {
+            assert!(error.contains(problem), "{problem}: {error}");
+        }
+        let error = parse("PodNodeSelector", json!({"podNodeSelectorPluginConfig": {"a": 1}, "b": {}})).unwrap_err();
+        assert!(error.contains("podNodeSelectorPluginConfig.a: Invalid value: 1") && error.contains("b: "), "{error}");
+        let error = parse("PodTolerationRestriction", json!({"whitelist": ["a"]})).unwrap_err();
+        assert!(error.contains("whitelist[0]: ") && error.contains("apiVersion: "), "{error}");
+    }
+
+    #[test]
     fn invalid_configurations_are_rejected_with_the_field() {
         let invalid = json!({
             "defaults": {"enforce": "strict", "audit-version": "1.2"},
@@ -350,8 +582,8 @@ mod tests {
         ] {
             assert!(error.contains(problem), "{error}");
         }
-        let error = parse(&json!([{"name": "EventRateLimit", "configuration": {}}])).unwrap_err();
-        assert!(error.contains("plugins[0].name: Unsupported value: \"EventRateLimit\""), "{error}");
+        let ignored = parse(&json!([{"name": "EventRateLimit", "configuration": {}}])).unwrap();
+        assert_eq!(ignored, AdmissionConfiguration::default(), "the plugin does not run");
         let error = parse(&pod_security(json!({"default": {}}))).unwrap_err();
         assert!(error.contains("unknown field `default`"), "{error}");
         let without = json!({"apiVersion": VERSION, "kind": "ResourceQuotaConfiguration", "limitedResources": [{}]});

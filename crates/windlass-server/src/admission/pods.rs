@@ -4,25 +4,28 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use windlass_api::Status;
 
-use super::classes::{class, default_priority};
+use super::classes::{cluster_object, default_priority};
 use crate::registry::{Admission, Attributes, Operation};
 use crate::{
     object::{Tree, default_pointer, object_mut},
     registry::Registry,
 };
 
-/// The plugins `DefaultTolerationSeconds` and `Priority`.
+/// The plugin `Priority` for pods.
 #[derive(Debug)]
-pub(crate) struct PodDefaults;
+pub(crate) struct PodPriorities;
+
+/// The plugin `DefaultTolerationSeconds`.
+#[derive(Debug)]
+pub(crate) struct DefaultTolerations;
 
 /// The time that a pod stays on a node that is not ready or unreachable, in seconds.
 const TOLERATION_SECONDS: i64 = 300;
 const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
-impl Admission for PodDefaults {
+impl Admission for PodPriorities {
     fn handles(&self, write: &Attributes) -> bool {
-        let pods = write.resource.group.is_empty() && write.resource.kind == "Pod" && write.subresource.is_none();
-        pods && write.operation != Operation::Delete
+        write.is_pod_write()
     }
 
     fn admit<'a>(&'a self, registry: &'a Registry, write: &'a mut Attributes) -> BoxFuture<'a, Result<(), Status>> {
@@ -32,9 +35,19 @@ impl Admission for PodDefaults {
             } else {
                 keep_priority(write);
             }
-            tolerate(&mut write.object);
             Ok(())
         })
+    }
+}
+
+impl Admission for DefaultTolerations {
+    fn handles(&self, write: &Attributes) -> bool {
+        write.is_pod_write()
+    }
+
+    fn admit<'a>(&'a self, _: &'a Registry, write: &'a mut Attributes) -> BoxFuture<'a, Result<(), Status>> {
+        tolerate(&mut write.object);
+        Box::pin(std::future::ready(Ok(())))
     }
 }
 
@@ -72,7 +85,7 @@ async fn set_priority(registry: &Registry, write: &mut Attributes) -> Result<(),
     let class = if name.is_empty() {
         default_priority(registry).await?
     } else {
-        let class = class(registry, "scheduling.k8s.io", "priorityclasses", &name).await?;
+        let class = cluster_object(registry, "scheduling.k8s.io", "priorityclasses", &name).await?;
         if class.is_none() {
             return Err(write.forbidden(format!("no PriorityClass with name {name} was found")));
         }

@@ -28,6 +28,7 @@ use crate::{
     patch::{PatchType, apply_patch},
     registry::{Admission, Attributes, Plugin, Registry, WebhookCalls},
     resource::Item,
+    webhook::WebhookUsers,
 };
 
 const MUTATING: &str = "/registry/mutatingwebhookconfigurations/";
@@ -38,6 +39,8 @@ const VALIDATING: &str = "/registry/validatingwebhookconfigurations/";
 pub(crate) struct Webhooks {
     conditions: Conditions,
     authorizer: Arc<Authorizer>,
+    /// The credentials for mutating and for validating webhooks.
+    users: [WebhookUsers; 2],
 }
 
 impl Admission for Webhooks {
@@ -66,7 +69,7 @@ impl Admission for Webhooks {
                     continue;
                 }
                 let audited = MutationAnnotations { audit: write.context.audit.clone(), hook, round, index };
-                let called = mutate(registry, hook, &invocation, write, &audited).await;
+                let called = mutate(registry, &self.users[0], hook, &invocation, write, &audited).await;
                 audited.mutated(matches!(called, Ok(true)));
                 let changed = called?;
                 write.reinvocation.record_call(Plugin::Webhooks, hook.id(), hook.is_reinvoked(), changed);
@@ -92,7 +95,7 @@ impl Admission for Webhooks {
                 async move {
                     let Some((hook, invocation)) = invocation? else { return Ok(()) };
                     let ignored = || annotations::failed_open_validating(&write.context.audit, hook, index);
-                    match call_webhook(registry, hook, &invocation, write, ignored).await? {
+                    match call_webhook(registry, &self.users[1], hook, &invocation, write, ignored).await? {
                         Some(Answer { patch: Some(_), .. }) => {
                             let invalid = Failure::invalid("validating webhook may not return response.patch");
                             hook.failed(&invalid).inspect(|()| ignored())
@@ -107,8 +110,8 @@ impl Admission for Webhooks {
 }
 
 impl Webhooks {
-    pub(crate) fn new(authorizer: Arc<Authorizer>) -> Self {
-        Self { conditions: Conditions::default(), authorizer }
+    pub(crate) fn new(authorizer: Arc<Authorizer>, users: [WebhookUsers; 2]) -> Self {
+        Self { conditions: Conditions::default(), authorizer, users }
     }
 
     /// Decides whether a webhook is called, and in which version it gets the object.
@@ -158,12 +161,13 @@ async fn configured(registry: &Registry, prefix: &str) -> Result<Vec<Hook>, Stat
 /// Calls a mutating webhook, and applies its patch. Returns `true` if the object changed.
 async fn mutate(
     registry: &Registry,
+    users: &WebhookUsers,
     hook: &Hook,
     invocation: &Invocation,
     write: &mut Attributes,
     audited: &MutationAnnotations<'_>,
 ) -> Result<bool, Status> {
-    let answer = call_webhook(registry, hook, invocation, write, || audited.failed_open()).await?;
+    let answer = call_webhook(registry, users, hook, invocation, write, || audited.failed_open()).await?;
     let Some(patch) = answer.and_then(|answer| answer.patch) else { return Ok(false) };
     let changed = patched(hook, invocation, write, &patch).await?;
     audited.patched(&patch);
@@ -174,6 +178,7 @@ async fn mutate(
 /// calling `ignored`.
 async fn call_webhook(
     registry: &Registry,
+    users: &WebhookUsers,
     hook: &Hook,
     invocation: &Invocation,
     write: &Attributes,
@@ -189,7 +194,7 @@ async fn call_webhook(
     };
     let uid = registry.entropy().uuid();
     let review = review(version, &uid, invocation, write).await?;
-    let answer = match call(hook, version, &uid, &review, &write.context.trace).await {
+    let answer = match call(hook, version, &uid, &review, &write.context.trace, users).await {
         Ok(answer) => answer,
         Err(failure) => return hook.failed(&failure).inspect(|()| ignored()).map(|()| None),
     };

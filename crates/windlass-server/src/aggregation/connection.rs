@@ -80,7 +80,7 @@ impl Connection {
         let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let tls = tls.dangerous().with_custom_certificate_verifier(verifier);
         let tls = match identity {
-            Some(identity) => tls.with_client_auth_cert(identity.chain(), identity.key())?,
+            Some(identity) => tls.with_client_cert_resolver(identity.current().clone()),
             None => tls.with_no_client_auth(),
         };
         let name = ServerName::try_from(format!("{}.{}.svc", service.name, service.namespace))?;

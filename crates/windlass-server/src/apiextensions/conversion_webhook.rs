@@ -56,7 +56,8 @@ impl Webhook {
             "request": {"uid": uid, "desiredAPIVersion": to, "objects": objects},
             "response": null,
         });
-        let call = Call { config: &self.config, timeout: TIMEOUT, user_agent: "kube-apiserver", trace: None };
+        let call =
+            Call { config: &self.config, timeout: TIMEOUT, user_agent: "kube-apiserver", trace: None, users: None };
         let answer = call.post(&review).await.map_err(|error| match error {
             CallError::NoEndpoint(why) => Status::unclassified(why),
             error @ CallError::Failed { .. } => failed(&error.to_string()),

@@ -149,6 +149,44 @@ pub(crate) fn negotiate_error(headers: &HeaderMap, query: &Query) -> ErrorEncodi
     clauses(accept(headers)).iter().find_map(whole).map_or(ErrorEncoding::Forced, ErrorEncoding::As)
 }
 
+/// The form of a page of `config.k8s.io`, such as `/statusz`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PageForm {
+    Text,
+    Object { version: &'static str, encoding: Encoding },
+}
+
+/// Negotiates the form of a page. Objects must be requested with their group, version and kind.
+pub(crate) fn negotiate_page(headers: &HeaderMap, query: &Query, kind: &str) -> Result<PageForm, Status> {
+    let pretty = wants_pretty(headers, query);
+    let accept = accept(headers).trim();
+    if accept.is_empty() {
+        return Ok(PageForm::Text);
+    }
+    let form = |clause: &Clause<'_>| {
+        let given =
+            |name: &str| clause.parameters.iter().rev().find(|(given, _)| *given == name).map_or("", |found| found.1);
+        let (wanted, group, version) = (given("as"), given("g"), given("v"));
+        let encodings: &[Encoding] = match (clause.main, clause.sub) {
+            ("*" | "application", "*") => &[Encoding::Json, Encoding::Yaml],
+            ("application", "json") => &[Encoding::Json],
+            ("application", "yaml") => &[Encoding::Yaml],
+            _ => &[],
+        };
+        let version = ["v1beta1", "v1alpha1"].into_iter().find(|known| *known == version);
+        if let (Some(version), Some(&encoding)) = (version, encodings.first())
+            && (wanted, group) == (kind, "config.k8s.io")
+        {
+            let pretty = encoding == Encoding::Json && (pretty || given("pretty") == "1");
+            let encoding = if pretty { Encoding::PrettyJson } else { encoding };
+            return Some(PageForm::Object { version, encoding });
+        }
+        let is_text = matches!((clause.main, clause.sub), ("*", "*") | ("text", "plain" | "*"));
+        (is_text && [wanted, group, given("v")] == [""; 3]).then_some(PageForm::Text)
+    };
+    clauses(accept).iter().find_map(form).ok_or_else(|| Status::not_acceptable(&[JSON, YAML, "text/plain"]))
+}
+
 /// Requires that the client accepts JSON, for endpoints that offer nothing else. The 406 response lists only JSON.
 pub(crate) fn accepts_only_json(headers: &HeaderMap) -> Result<(), Status> {
     if accepts_any(accept(headers), &[JSON]) { Ok(()) } else { Err(not_acceptable_by_route(&[JSON])) }

@@ -226,6 +226,24 @@ impl Attributes {
         Status::forbidden(&self.resource.group_resource(), name, why)
     }
 
+    /// Returns the `Status` that rejects this write, without a generated name.
+    pub(crate) fn forbidden_by_name(&self, why: impl fmt::Display) -> Status {
+        Status::forbidden(&self.resource.group_resource(), self.object.text(&["metadata", "name"]), why)
+    }
+
+    /// Reports whether the server sends the write itself, for example at its start. No request has this user value.
+    pub(crate) fn is_internal(&self) -> bool {
+        self.context.user.name.is_empty() || Arc::ptr_eq(&self.context.user, &User::own())
+    }
+
+    /// Reports whether a pod is created or updated, but none of its subresources.
+    pub(crate) fn is_pod_write(&self) -> bool {
+        self.resource.group.is_empty()
+            && self.resource.kind == "Pod"
+            && self.subresource.is_none()
+            && matches!(self.operation, Operation::Create | Operation::Update)
+    }
+
     /// Reports whether a plugin handles the write.
     pub(crate) fn concerns(&self, plugin: &dyn Admission) -> bool {
         plugin.handles(self) && (self.subresource_kind.is_none() || plugin.handles_subresource_kinds())

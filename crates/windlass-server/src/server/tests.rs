@@ -33,6 +33,8 @@ mod flow_control;
 mod identity;
 mod lasting;
 mod limits;
+mod pages;
+mod plugins;
 mod pod_security;
 mod policies;
 mod protobuf;

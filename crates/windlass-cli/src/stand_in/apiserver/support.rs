@@ -5,6 +5,8 @@
 
 use std::error::Error;
 
+use windlass_server::AdmissionPlugins;
+
 use crate::stand_in::flags::{Flag, Flags};
 
 /// The flag that lets the server start with unsupported flags. There is also an environment variable, for tests that
@@ -69,7 +71,6 @@ const IGNORED: &[&str] = &[
 
 /// The missing feature of each rejected flag.
 const MISSING: &[(&str, &str)] = &[
-    ("admission-control", "admission plugins cannot be chosen"),
     ("api-audiences", "tokens have the issuer as their only audience"),
     ("authorization-policy-file", "there are no other authorizers"),
     ("encryption-provider-config", "objects are in memory, and not encrypted"),
@@ -85,31 +86,6 @@ const MISSING: &[(&str, &str)] = &[
 /// Flags that are accepted with these values, because they request no missing feature.
 const HARMLESS_VALUES: &[(&str, &str)] =
     &[("encryption-provider-config-automatic-reload", "false"), ("max-connection-bytes-per-sec", "0")];
-
-/// The admission plugin that is off by default.
-pub(super) const NODE_RESTRICTION: &str = "NodeRestriction";
-
-/// Admission plugins that are always on.
-pub(in crate::stand_in) const ALWAYS_ON: &[&str] = &[
-    "NamespaceLifecycle",
-    "LimitRanger",
-    "ServiceAccount",
-    "TaintNodesByCondition",
-    "PodSecurity",
-    "Priority",
-    "DefaultTolerationSeconds",
-    "DefaultStorageClass",
-    "StorageObjectInUseProtection",
-    "PersistentVolumeClaimResize",
-    "RuntimeClass",
-    "CertificateApproval",
-    "CertificateSigning",
-    "CertificateSubjectRestriction",
-    "DefaultIngressClass",
-    "MutatingAdmissionWebhook",
-    "ValidatingAdmissionWebhook",
-    "ResourceQuota",
-];
 
 /// Rejects unsupported flags, or prints a warning if they are allowed.
 pub(super) fn check(flags: &Flags, known: &[Flag], allowed: bool) -> Result<(), Box<dyn Error>> {
@@ -135,9 +111,8 @@ fn complaint(name: &str, value: &str, known: &[Flag]) -> Option<String> {
     if name == ALLOW || is_harmless {
         return None;
     }
-    if name == "enable-admission-plugins" {
-        let is_missing = |plugin: &&str| !ALWAYS_ON.contains(plugin) && *plugin != NODE_RESTRICTION;
-        let missing: Vec<&str> = plugins(value).filter(is_missing).collect();
+    if matches!(name, "enable-admission-plugins" | "admission-control") {
+        let missing: Vec<&str> = plugins(value).filter(|plugin| AdmissionPlugins::is_missing(plugin)).collect();
         let complain = || format!("unsupported flag --{name}={}: these plugins are not enforced", missing.join(","));
         return (!missing.is_empty()).then(complain);
     }
@@ -175,8 +150,8 @@ mod tests {
         for (flag, why) in [
             ("--encryption-provider-config=/e.yaml", "--encryption-provider-config: objects are in memory"),
             (
-                "--enable-admission-plugins=LimitRanger,AlwaysPullImages",
-                "--enable-admission-plugins=AlwaysPullImages: ",
+                "--enable-admission-plugins=LimitRanger,ImagePolicyWebhook",
+                "--enable-admission-plugins=ImagePolicyWebhook: ",
             ),
             ("--authorization-policy-file=/p", "--authorization-policy-file: there are no other authorizers"),
         ] {
@@ -194,7 +169,7 @@ mod tests {
         for flag in [
             "--feature-gates=A=true,B=false",
             "--runtime-config=api/beta=true",
-            "--enable-admission-plugins=NamespaceLifecycle,MutatingAdmissionWebhook",
+            "--enable-admission-plugins=NamespaceLifecycle,AlwaysPullImages",
             "--disable-admission-plugins=ServiceAccount,NamespaceLifecycle",
             "--etcd-servers=http://127.0.0.1:1 --watch-cache=false --v=4",
             "--service-account-lookup=true --enable-bootstrap-token-auth --enable-admission-plugins=NodeRestriction",

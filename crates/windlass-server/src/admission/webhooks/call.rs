@@ -11,7 +11,7 @@ use super::hook::Hook;
 use crate::{
     object::Tree,
     trace_context::TraceContext,
-    webhook::{Call, CallError},
+    webhook::{Call, CallError, WebhookUsers},
 };
 
 /// The answer of a webhook.
@@ -53,12 +53,14 @@ pub(super) async fn call(
     uid: &str,
     review: &Value,
     trace: &TraceContext,
+    users: &WebhookUsers,
 ) -> Result<Answer, Failure> {
     let call = Call {
         config: hook.client_config(),
         timeout: hook.timeout(),
         user_agent: "kube-apiserver-admission",
         trace: Some(trace),
+        users: Some(users),
     };
     let answer = call.post(review).await.map_err(|error| match error {
         CallError::NoEndpoint(why) => Failure::other(format!("could not get REST client: {why}")),

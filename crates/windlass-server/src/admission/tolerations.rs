@@ -1,0 +1,201 @@
+//! Tolerations that pods get: the plugins `ExtendedResourceToleration` and `PodTolerationRestriction`.
+
+use std::collections::BTreeSet;
+
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use windlass_api::Status;
+
+use super::classes::cluster_object;
+use crate::registry::{Admission, Attributes, Operation};
+use crate::{
+    kinds::quality_of_service,
+    object::{Tree, object_mut, qualified_name, same},
+    registry::Registry,
+};
+
+/// Tolerates the taints of nodes with the extended resources that a pod requests.
+#[derive(Debug)]
+pub(crate) struct ExtendedResources;
+
+/// Adds the default tolerations of a namespace or of the cluster, and allows only some.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RestrictTolerations {
+    /// The tolerations of pods in namespaces without defaults.
+    pub(super) default: Vec<Value>,
+    /// The tolerations that pods may have in namespaces without their own list. Empty allows all.
+    pub(super) allowed: Vec<Value>,
+}
+
+const DEFAULT: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";
+const ALLOWED: &str = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
+
+impl Admission for ExtendedResources {
+    fn handles(&self, write: &Attributes) -> bool {
+        write.is_pod_write()
+    }
+
+    fn admit<'a>(&'a self, _: &'a Registry, write: &'a mut Attributes) -> BoxFuture<'a, Result<(), Status>> {
+        let spec = write.object.at(&["spec"]).unwrap_or(&Value::Null);
+        let containers = spec.items(&["containers"]).iter().chain(spec.items(&["initContainers"]));
+        let requests = containers.flat_map(|container| container.entries(&["resources", "requests"]));
+        let names: BTreeSet<String> = requests.map(|(name, _)| name.clone()).filter(|name| is_extended(name)).collect();
+        for name in names {
+            add_or_update(&mut write.object, &name);
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// Reports whether a resource is none of Kubernetes, for example `example.com/device`.
+fn is_extended(name: &str) -> bool {
+    let is_native = !name.contains('/') || name.contains("kubernetes.io/");
+    !is_native && !name.starts_with("requests.") && qualified_name(&format!("requests.{name}")).is_empty()
+}
+
+fn add_or_update(pod: &mut Value, key: &str) {
+    let wanted = json!({"key": key, "operator": "Exists", "effect": "NoSchedule"});
+    let mut list = pod.items(&["spec", "tolerations"]).to_vec();
+    let is_it = |toleration: &Value| {
+        ["key", "operator", "effect", "value"].iter().all(|field| toleration.text(&[field]) == wanted.text(&[field]))
+    };
+    if list.iter().any(|toleration| same(Some(toleration), Some(&wanted))) {
+        return;
+    }
+    let mut is_updated = false;
+    for toleration in list.iter_mut().filter(|toleration| is_it(toleration)) {
+        *toleration = wanted.clone();
+        is_updated = true;
+    }
+    if !is_updated {
+        list.push(wanted);
+    }
+    object_mut(pod, "spec").insert("tolerations".to_owned(), list.into());
+}
+
+impl Admission for RestrictTolerations {
+    fn handles(&self, write: &Attributes) -> bool {
+        write.is_pod_write()
+    }
+
+    fn admit<'a>(&'a self, registry: &'a Registry, write: &'a mut Attributes) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(async move {
+            let mut added = Vec::new();
+            if write.operation == Operation::Create {
+                added =
+                    of_namespace(registry, &write.namespace, DEFAULT).await?.unwrap_or_else(|| self.default.clone());
+            }
+            if quality_of_service(&write.object) != "BestEffort" {
+                let pressure = "node.kubernetes.io/memory-pressure";
+                added.push(json!({"key": pressure, "operator": "Exists", "effect": "NoSchedule"}));
+            }
+            if !added.is_empty() {
+                let own = write.object.items(&["spec", "tolerations"]);
+                let merged = merge(own.iter().cloned().chain(added).collect());
+                object_mut(&mut write.object, "spec").insert("tolerations".to_owned(), merged.into());
+            }
+            self.check(registry, write).await
+        })
+    }
+
+    fn validate<'a>(&'a self, registry: &'a Registry, write: &'a Attributes) -> BoxFuture<'a, Result<(), Status>> {
+        Box::pin(self.check(registry, write))
+    }
+}
+
+impl RestrictTolerations {
+    async fn check(&self, registry: &Registry, write: &Attributes) -> Result<(), Status> {
+        let tolerations = write.object.items(&["spec", "tolerations"]);
+        if tolerations.is_empty() {
+            return Ok(());
+        }
+        let of_namespace = of_namespace(registry, &write.namespace, ALLOWED).await?;
+        let (scope, allowed) = match &of_namespace {
+            Some(allowed) => ("namespace", allowed),
+            None => ("cluster", &self.allowed),
+        };
+        let is_allowed = |toleration: &Value| allowed.iter().any(|other| is_superset(other, toleration));
+        if allowed.is_empty() || tolerations.iter().all(is_allowed) {
+            return Ok(());
+        }
+        Err(Status::unclassified(format!(
+            "pod tolerations (possibly merged with namespace default tolerations) conflict with its {scope} whitelist"
+        )))
+    }
+}
+
+/// Returns the tolerations in an annotation of a namespace; `None` if it does not have it.
+async fn of_namespace(registry: &Registry, namespace: &str, key: &str) -> Result<Option<Vec<Value>>, Status> {
+    let Some(namespace) = cluster_object(registry, "", "namespaces", namespace).await? else { return Ok(None) };
+    let Some(text) = namespace.at(&["metadata", "annotations", key]).and_then(Value::as_str) else { return Ok(None) };
+    if text.is_empty() {
+        return Ok(Some(Vec::new()));
+    }
+    serde_json::from_str(text).map(Some).map_err(|error| Status::unclassified(error.to_string()))
+}
+
+/// Removes the tolerations that others include.
+pub(super) fn merge(all: Vec<Value>) -> Vec<Value> {
+    let mut merged: Vec<Value> = Vec::new();
+    for (index, toleration) in all.iter().enumerate() {
+        let later = all.iter().skip(index + 1);
+        let is_redundant = merged.iter().any(|other| is_superset(other, toleration))
+            || later.into_iter().any(|other| !same(Some(other), Some(toleration)) && is_superset(other, toleration));
+        if !is_redundant {
+            merged.push(toleration.clone());
+        }
+    }
+    merged
+}
+
+/// Reports whether a toleration includes another.
+fn is_superset(larger: &Value, other: &Value) -> bool {
+    if same(Some(larger), Some(other)) {
+        return true;
+    }
+    let (key, effect, operator) = (larger.text(&["key"]), larger.text(&["effect"]), larger.text(&["operator"]));
+    if other.text(&["key"]) != key && (!key.is_empty() || operator != "Exists") {
+        return false;
+    }
+    if other.text(&["effect"]) != effect && !effect.is_empty() {
+        return false;
+    }
+    if effect == "NoExecute"
+        && let Some(seconds) = larger.int(&["tolerationSeconds"])
+        && other.int(&["tolerationSeconds"]).is_none_or(|other| other > seconds)
+    {
+        return false;
+    }
+    match operator {
+        "Equal" | "" => other.text(&["operator"]) == "Equal" && other.text(&["value"]) == larger.text(&["value"]),
+        "Exists" => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redundant_tolerations_are_removed() {
+        let all = |effect: &str| json!({"operator": "Exists", "effect": effect});
+        let one = json!({"key": "a", "operator": "Equal", "value": "b", "effect": "NoSchedule"});
+        let brief = json!({"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5});
+        let long = json!({"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 9});
+        let equal = merge(vec![one.clone(), one.clone()]);
+        assert_eq!(equal, std::slice::from_ref(&one));
+        assert_eq!(merge(vec![one.clone(), all("NoSchedule")]), [all("NoSchedule")]);
+        assert_eq!(merge(vec![one.clone(), all("NoExecute")]), [one.clone(), all("NoExecute")]);
+        assert_eq!(merge(vec![brief.clone(), long.clone()]), std::slice::from_ref(&long));
+        assert_eq!(merge(vec![brief, all("")]), [all("")]);
+    }
+
+    #[test]
+    fn only_resources_of_other_domains_are_extended() {
+        assert!(is_extended("example.com/device"));
+        for name in ["cpu", "kubernetes.io/batch", "requests.example.com/device", "example.com/", "a.kubernetes.io/x"] {
+            assert!(!is_extended(name), "{name}");
+        }
+    }
+}
