@@ -71,6 +71,20 @@ pub fn known_differences(name: &str) -> Vec<String> {
     titles.collect()
 }
 
+/// Returns the titles of the scenarios of a file whose events depend on the order of tasks, from `conformance/WORKLOADS.md`.
+///
+/// # Panics
+///
+/// If the list cannot be read.
+#[must_use]
+pub fn unsteady(name: &str) -> Vec<String> {
+    let path = folder().join("WORKLOADS.md");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let (_, list) = text.split_once("\n## Events that vary\n").expect("the list has its heading");
+    let scenarios = list.lines().filter_map(|line| Some(line.strip_prefix("* `")?.split_once("`: ")?.0));
+    scenarios.filter_map(|scenario| Some(scenario.strip_prefix(name)?.strip_prefix('/')?.to_owned())).collect()
+}
+
 fn recording(name: &str) -> PathBuf {
     folder().join("recorded/workloads").join(format!("{name}.txt"))
 }

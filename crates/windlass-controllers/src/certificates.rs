@@ -31,7 +31,7 @@ const LEGACY_UNKNOWN: &str = "kubernetes.io/legacy-unknown";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CertificateOrder<'a> {
-    /// The request in PKCS #10, as PEM. Its signature was not checked.
+    /// The request in PKCS #10, as PEM with exactly one block. Its signature was not checked.
     pub request: &'a str,
     /// The permitted usages, with the names of the API, such as `client auth`.
     pub usages: &'a [String],

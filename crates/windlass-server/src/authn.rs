@@ -287,6 +287,8 @@ impl Authenticator {
             return Err(Status::unauthorized());
         };
         match self.identify(host, &token, self.issuer.audiences()).await {
+            // The server's own writes have no name, and plugins exempt them.
+            Ok(Identity { user, .. }) if user.name.is_empty() => Err(Status::unauthorized()),
             Ok(Identity { user, annotations, warning, .. }) => {
                 warnings.extend(warning.map(str::to_owned));
                 Ok(Authenticated { user, annotations })

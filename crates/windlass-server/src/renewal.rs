@@ -69,7 +69,7 @@ impl CertificateRenewal {
     fn issue_serving(&mut self, directory: Option<&Path>, names: Vec<String>) -> Result<TlsIdentity, TlsError> {
         let authority = self.authority(directory, CA_FILE, CA)?;
         let params = serving_params(names)?;
-        let validity = self.validity();
+        let validity = authority.limited(self.validity());
         let Issued { chain, key } = authority.issue_for(params.clone(), validity)?;
         let identity = TlsIdentity::new(chain, key, authority.pem())?;
         self.leaves.push(Leaf { authority, params, holder: Holder::Serving(identity.clone()), validity });
@@ -83,7 +83,7 @@ impl CertificateRenewal {
     pub fn proxy(&mut self, directory: Option<&Path>) -> Result<(ProxyIdentity, String), TlsError> {
         let (file, name) = ProxyIdentity::CA;
         let authority = self.authority(directory, file, name)?;
-        let validity = self.validity();
+        let validity = authority.limited(self.validity());
         let params = ProxyIdentity::params();
         let Issued { chain, key } = authority.issue_for(params.clone(), validity)?;
         let identity = ProxyIdentity::new(chain, key)?;
@@ -117,9 +117,8 @@ impl CertificateRenewal {
                 continue;
             }
             for (leaf, due_at) in self.leaves.iter_mut().zip(&mut due).filter(|(_, due)| **due <= now) {
-                let validity = Validity::starting(now, LEAF_LIFETIME);
-                match leaf.renew(validity) {
-                    Ok(()) => {
+                match leaf.renew(now) {
+                    Ok(validity) => {
                         *due_at = renewal_time(validity, &self.entropy);
                         tracing::info!(certificate = leaf.holder.name(), until = %validity.end, "renewed a certificate");
                     }
@@ -134,14 +133,19 @@ impl CertificateRenewal {
 }
 
 impl Leaf {
-    fn renew(&mut self, validity: Validity) -> Result<(), TlsError> {
+    /// Replaces the certificate. Returns the validity of the new one.
+    fn renew(&mut self, now: Timestamp) -> Result<Validity, TlsError> {
+        let validity = self.authority.limited(Validity::starting(now, LEAF_LIFETIME));
+        if validity.end <= now {
+            return Err(rustls::Error::General("the CA has expired; restart to replace it".to_owned()).into());
+        }
         let Issued { chain, key } = self.authority.issue_for(self.params.clone(), validity)?;
         match &self.holder {
             Holder::Serving(identity) => identity.current().replace(chain, key)?,
             Holder::Proxy(identity) => identity.current().replace(chain, key)?,
         }
         self.validity = validity;
-        Ok(())
+        Ok(validity)
     }
 }
 

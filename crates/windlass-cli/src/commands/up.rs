@@ -52,7 +52,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "ADDR:PORT", value_parser = console)]
     console: Option<SocketAddr>,
     /// File that configures the authorizers, including webhooks, with kind AuthorizationConfiguration as for
-    /// kube-apiserver; defaults to RBAC only
+    /// kube-apiserver; defaults to the node authorizer and RBAC
     #[arg(long, value_name = "FILE")]
     authorization_config: Option<PathBuf>,
     #[command(flatten)]

@@ -118,6 +118,53 @@ fn request_is_signed_for_the_requesters_key() {
 }
 
 #[test]
+fn only_the_single_request_of_a_text_is_signed() {
+    let authority = CertificateAuthority::self_signed("a", day()).unwrap();
+    let request = |name: &str| {
+        let request = CertificateRequest::client("kubernetes.io/kube-apiserver-client", name);
+        request.to_pem(&PrivateKey::generate().unwrap()).unwrap()
+    };
+    let refused = |text: &str| ErrorChain(&authority.sign(text, &[], day()).unwrap_err()).to_string();
+    // A parser that searches for the text anywhere takes the first block, and one that reads lines the second.
+    for text in [format!("x{}{}", request("eve"), request("alice")), format!("{}{}", request("a"), request("b"))] {
+        assert!(refused(&text).ends_with("exactly one PEM block is required"), "{}", refused(&text));
+    }
+    assert!(refused(authority.certificate().to_pem()).ends_with("PEM block type must be CERTIFICATE REQUEST"));
+}
+
+#[test]
+fn requested_usages_and_authority_are_not_granted() {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new([]).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.key_usages = vec![rcgen::KeyUsagePurpose::KeyCertSign];
+    params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+    let request = params.serialize_request(&key).unwrap().pem().unwrap();
+    let authority = CertificateAuthority::self_signed("a", day()).unwrap();
+    let signed = authority.sign(&request, &[Usage::DigitalSignature, Usage::ServerAuth], day()).unwrap();
+    let (_, block) = x509_parser::pem::parse_x509_pem(signed.to_pem().as_bytes()).unwrap();
+    let certificate = block.parse_x509().unwrap();
+    assert!(!certificate.is_ca());
+    let usages = certificate.key_usage().unwrap().unwrap().value;
+    assert!(usages.digital_signature() && !usages.key_cert_sign());
+    let purposes = certificate.extended_key_usage().unwrap().unwrap().value;
+    assert!(purposes.server_auth && !purposes.client_auth);
+}
+
+#[test]
+fn subject_that_cannot_be_copied_is_refused() {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new([]).unwrap();
+    // The second one has the type of the first one in the encoding.
+    params.distinguished_name.push(rcgen::DnType::OrganizationName, "dev");
+    params.distinguished_name.push(rcgen::DnType::CustomDnType(vec![2, 5, 4, 10]), "ops");
+    let request = params.serialize_request(&key).unwrap().pem().unwrap();
+    let authority = CertificateAuthority::self_signed("a", day()).unwrap();
+    let error = ErrorChain(&authority.sign(&request, &[], day()).unwrap_err()).to_string();
+    assert!(error.ends_with("subjects with several values of one attribute are not supported"), "{error}");
+}
+
+#[test]
 fn store_returns_the_last_saved_certificate() {
     let folder = Folder::new("certificates-store");
     let path = folder.path().join("client.pem");

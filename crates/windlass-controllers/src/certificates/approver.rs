@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use k8s_openapi::api::{
     authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
-    certificates::v1::CertificateSigningRequest,
+    certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition},
 };
-use windlass_api::ObjectExt;
 use windlass_runtime::{Action, Context, Controller, Manager};
 
 use super::{KUBELET_CLIENT, has_condition, is_issued, request::Content};
@@ -34,8 +33,18 @@ async fn reconcile(request: &CertificateSigningRequest, cx: &Context) -> Result<
     let any = ("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview.");
     for (subresource, message) in is_own.then_some(own).into_iter().chain([any]) {
         if is_permitted(request, subresource, cx).await? {
-            let approval = cx.live().approve(request.name()).reason("AutoApproved").message(message);
-            approval.await?;
+            // Only the reviewed object is approved: a conflict starts another review.
+            let mut approved = request.clone();
+            approved.status.get_or_insert_default().conditions.get_or_insert_default().push(
+                CertificateSigningRequestCondition {
+                    type_: "Approved".to_owned(),
+                    status: "True".to_owned(),
+                    reason: Some("AutoApproved".to_owned()),
+                    message: Some(message.to_owned()),
+                    ..CertificateSigningRequestCondition::default()
+                },
+            );
+            cx.live().update(&approved).subresource("approval").await?;
             return Ok(Action::await_change());
         }
     }

@@ -14,6 +14,8 @@ use x509_parser::{
 
 use super::{CLIENT, KUBELET_CLIENT, KUBELET_SERVING};
 
+/// The beginning of a block in PEM.
+const BLOCK: &[u8] = b"-----BEGIN";
 const NODES: &str = "system:nodes";
 const NODE: &str = "system:node:";
 const DIGITAL_SIGNATURE: &str = "digital signature";
@@ -36,6 +38,10 @@ impl Content {
     /// Parses a request in PEM.
     pub(super) fn parse(pem: &[u8]) -> Result<Self, BoxError> {
         let is_request = |label: &str| label == "CERTIFICATE REQUEST";
+        // Parsers differ in the block that they take from several.
+        if pem.windows(BLOCK.len()).filter(|text| *text == BLOCK).count() > 1 {
+            return Err("exactly one PEM block is required".into());
+        }
         let (_, block) = parse_x509_pem(pem)
             .ok()
             .filter(|(_, block)| is_request(&block.label))
@@ -179,6 +185,13 @@ mod tests {
             client_usages(&usages(&[CLIENT_AUTH, SERVER_AUTH])).unwrap_err(),
             "invalid usage for client certificate: server auth"
         );
+    }
+
+    #[test]
+    fn several_pem_blocks_are_refused() {
+        let block = "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n";
+        let error = Content::parse(format!("x{block}{block}").as_bytes()).unwrap_err().to_string();
+        assert_eq!(error, "exactly one PEM block is required");
     }
 
     #[test]

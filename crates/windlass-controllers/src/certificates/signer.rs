@@ -1,6 +1,6 @@
 //! Signs the approved requests of the built-in signers.
 
-use std::sync::Arc;
+use std::{error::Error, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
@@ -48,24 +48,37 @@ async fn reconcile(
     let now = cx.clock().now();
     let mut changed = request.clone();
     let status = changed.status.get_or_insert_default();
-    if let Err(message) = content.check(request) {
-        status.conditions.get_or_insert_default().push(CertificateSigningRequestCondition {
+    let signed = content.check(request).and_then(|()| {
+        let text = String::from_utf8_lossy(&request.spec.request.0);
+        let usages = request.spec.usages.as_deref().unwrap_or_default();
+        let (from, until) = validity(request.spec.expiration_seconds, now);
+        // Another attempt has the same result.
+        signer.sign(CertificateOrder { request: &text, usages, from, until }).map_err(|error| with_causes(&*error))
+    });
+    match signed {
+        Ok(certificate) => status.certificate = Some(ByteString(certificate.into_bytes())),
+        Err(message) => status.conditions.get_or_insert_default().push(CertificateSigningRequestCondition {
             type_: "Failed".to_owned(),
             status: "True".to_owned(),
             reason: Some("SignerValidationFailure".to_owned()),
             message: Some(message),
             last_update_time: Some(Time(now)),
             ..CertificateSigningRequestCondition::default()
-        });
-    } else {
-        let text = String::from_utf8_lossy(&request.spec.request.0);
-        let usages = request.spec.usages.as_deref().unwrap_or_default();
-        let (from, until) = validity(request.spec.expiration_seconds, now);
-        let signed = signer.sign(CertificateOrder { request: &text, usages, from, until });
-        status.certificate = Some(ByteString(signed.map_err(ReconcileError::Certificate)?.into_bytes()));
+        }),
     }
     cx.client().update_status(&changed).await?;
     Ok(Action::await_change())
+}
+
+/// Formats an error with its causes.
+fn with_causes(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
 }
 
 /// Returns the start and the end of the validity.

@@ -329,6 +329,7 @@ impl AdmissionConfiguration {
     fn set_node_selectors(&mut self, file: &Value, errors: &mut Errors) {
         check_fields(file, &["podNodeSelectorPluginConfig"], &Path::new(""), errors);
         let path = Path::new("podNodeSelectorPluginConfig");
+        check_type(file, "podNodeSelectorPluginConfig", Value::is_object, "must be an object", errors);
         for (namespace, labels) in file.entries(&["podNodeSelectorPluginConfig"]) {
             match labels.as_str() {
                 Some(labels) => drop(self.node_selectors.selectors.insert(namespace.clone(), labels.to_owned())),
@@ -345,8 +346,22 @@ impl AdmissionConfiguration {
             let path = Path::new(field);
             for (index, toleration) in list.iter().enumerate() {
                 let fields = ["key", "operator", "value", "effect", "tolerationSeconds"];
-                check_fields(toleration, &fields, &path.index(index), errors);
+                let path = path.index(index);
+                check_fields(toleration, &fields, &path, errors);
+                for field in &fields[..4] {
+                    if toleration.get(field).is_some_and(|value| !value.is_string()) {
+                        errors.invalid(&path.child(field), &toleration[field], "must be a string");
+                    }
+                }
+                if toleration.get("tolerationSeconds").is_some_and(|seconds| !seconds.is_i64()) {
+                    errors.invalid(
+                        &path.child("tolerationSeconds"),
+                        &toleration["tolerationSeconds"],
+                        "must be an integer",
+                    );
+                }
             }
+            check_type(file, field, Value::is_array, "must be an array", errors);
         }
     }
 
@@ -428,6 +443,13 @@ fn check_fields(value: &Value, known: &[&str], path: &Path<'_>, errors: &mut Err
     };
     for field in fields.keys().filter(|field| !known.contains(&field.as_str())) {
         errors.invalid_without_value(&path.child(field), "unknown field");
+    }
+}
+
+/// Checks the type of a field, if it has a value.
+fn check_type(file: &Value, field: &str, is_right: fn(&Value) -> bool, detail: &str, errors: &mut Errors) {
+    if let Some(value) = file.get(field).filter(|value| !value.is_null() && !is_right(value)) {
+        errors.invalid(&Path::new(field), value, detail);
     }
 }
 
@@ -564,6 +586,14 @@ mod tests {
         assert!(error.contains("podNodeSelectorPluginConfig.a: Invalid value: 1") && error.contains("b: "), "{error}");
         let error = parse("PodTolerationRestriction", json!({"whitelist": ["a"]})).unwrap_err();
         assert!(error.contains("whitelist[0]: ") && error.contains("apiVersion: "), "{error}");
+        // Values of another type would be read as absent, and an absent list allows everything.
+        let list = json!({"podNodeSelectorPluginConfig": ["a=b"]});
+        assert!(parse("PodNodeSelector", list).unwrap_err().contains("must be an object"));
+        let error = parse("PodTolerationRestriction", json!({"whitelist": {"key": "a"}})).unwrap_err();
+        assert!(error.contains("whitelist: ") && error.contains("must be an array"), "{error}");
+        let wrong = json!({"whitelist": [{"key": 1, "tolerationSeconds": "300"}]});
+        let error = parse("PodTolerationRestriction", wrong).unwrap_err();
+        assert!(error.contains("whitelist[0].key: ") && error.contains("whitelist[0].tolerationSeconds: "), "{error}");
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub(crate) struct RestrictTolerations {
     pub(super) allowed: Vec<Value>,
 }
 
+/// The maximum number of tolerations that are compared with each other.
+const MERGED: usize = 512;
 const DEFAULT: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";
 const ALLOWED: &str = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
 
@@ -40,8 +42,10 @@ impl Admission for ExtendedResources {
         let containers = spec.items(&["containers"]).iter().chain(spec.items(&["initContainers"]));
         let requests = containers.flat_map(|container| container.entries(&["resources", "requests"]));
         let names: BTreeSet<String> = requests.map(|(name, _)| name.clone()).filter(|name| is_extended(name)).collect();
-        for name in names {
-            add_or_update(&mut write.object, &name);
+        if !names.is_empty() {
+            let spec = object_mut(&mut write.object, "spec");
+            let list = as_array(spec.entry("tolerations").or_insert_with(|| json!([])));
+            add_or_update(list, &names);
         }
         Box::pin(std::future::ready(Ok(())))
     }
@@ -53,24 +57,27 @@ fn is_extended(name: &str) -> bool {
     !is_native && !name.starts_with("requests.") && qualified_name(&format!("requests.{name}")).is_empty()
 }
 
-fn add_or_update(pod: &mut Value, key: &str) {
-    let wanted = json!({"key": key, "operator": "Exists", "effect": "NoSchedule"});
-    let mut list = pod.items(&["spec", "tolerations"]).to_vec();
-    let is_it = |toleration: &Value| {
-        ["key", "operator", "effect", "value"].iter().all(|field| toleration.text(&[field]) == wanted.text(&[field]))
-    };
-    if list.iter().any(|toleration| same(Some(toleration), Some(&wanted))) {
-        return;
+/// Adds a toleration for each of the keys. Those that differ from it only in their seconds are replaced.
+fn add_or_update(list: &mut Vec<Value>, keys: &BTreeSet<String>) {
+    let wanted = |key: &str| json!({"key": key, "operator": "Exists", "effect": "NoSchedule"});
+    let mut missing = keys.clone();
+    for toleration in list.iter_mut() {
+        let key = toleration.text(&["key"]);
+        let fields = [toleration.text(&["operator"]), toleration.text(&["effect"]), toleration.text(&["value"])];
+        if keys.contains(key) && fields == ["Exists", "NoSchedule", ""] {
+            missing.remove(key);
+            *toleration = wanted(key);
+        }
     }
-    let mut is_updated = false;
-    for toleration in list.iter_mut().filter(|toleration| is_it(toleration)) {
-        *toleration = wanted.clone();
-        is_updated = true;
+    list.extend(missing.iter().map(|key| wanted(key)));
+}
+
+/// Returns the array in a value, which becomes an empty one if it is something else.
+fn as_array(value: &mut Value) -> &mut Vec<Value> {
+    if !value.is_array() {
+        *value = json!([]);
     }
-    if !is_updated {
-        list.push(wanted);
-    }
-    object_mut(pod, "spec").insert("tolerations".to_owned(), list.into());
+    value.as_array_mut().expect("it was made an array")
 }
 
 impl Admission for RestrictTolerations {
@@ -134,8 +141,11 @@ async fn of_namespace(registry: &Registry, namespace: &str, key: &str) -> Result
     serde_json::from_str(text).map(Some).map_err(|error| Status::unclassified(error.to_string()))
 }
 
-/// Removes the tolerations that others include.
+/// Removes the tolerations that others include. More than [`MERGED`] are all retained, because each is compared with each.
 pub(super) fn merge(all: Vec<Value>) -> Vec<Value> {
+    if all.len() > MERGED {
+        return all;
+    }
     let mut merged: Vec<Value> = Vec::new();
     for (index, toleration) in all.iter().enumerate() {
         let later = all.iter().skip(index + 1);
@@ -189,6 +199,24 @@ mod tests {
         assert_eq!(merge(vec![one.clone(), all("NoExecute")]), [one.clone(), all("NoExecute")]);
         assert_eq!(merge(vec![brief.clone(), long.clone()]), std::slice::from_ref(&long));
         assert_eq!(merge(vec![brief, all("")]), [all("")]);
+    }
+
+    #[test]
+    fn many_tolerations_are_not_compared_with_each_other() {
+        let key = |number: usize| json!({"key": format!("k{number}"), "operator": "Exists"});
+        let many: Vec<Value> = (0..100_000).chain([0]).map(key).collect();
+        assert_eq!(merge(many.clone()).len(), many.len());
+        assert_eq!(merge((0..MERGED - 1).chain([0]).map(key).collect()).len(), MERGED - 1);
+    }
+
+    #[test]
+    fn tolerations_of_resources_are_added_or_replaced() {
+        let own = json!({"key": "a.b/c", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 5});
+        let other = json!({"key": "a.b/d", "operator": "Exists", "effect": "NoExecute"});
+        let mut list = vec![own, other.clone()];
+        add_or_update(&mut list, &BTreeSet::from(["a.b/c".to_owned(), "a.b/d".to_owned()]));
+        let wanted = |key: &str| json!({"key": key, "operator": "Exists", "effect": "NoSchedule"});
+        assert_eq!(list, [wanted("a.b/c"), other, wanted("a.b/d")]);
     }
 
     #[test]

@@ -126,9 +126,14 @@ impl Authority {
 
     /// Signs a certificate with a new key, which is not valid for longer than the CA.
     pub(crate) fn issue_for(&self, mut params: CertificateParams, validity: Validity) -> Result<Issued, TlsError> {
-        let end = self.end.map_or(validity.end, |end| end.min(validity.end));
-        Validity { end, ..validity }.apply(&mut params);
+        self.limited(validity).apply(&mut params);
         self.sign(params)
+    }
+
+    /// Returns the part of a validity in which the CA is valid.
+    pub(crate) fn limited(&self, validity: Validity) -> Validity {
+        let end = self.end.map_or(validity.end, |end| end.min(validity.end));
+        Validity { end, ..validity }
     }
 
     fn sign(&self, mut certificate: CertificateParams) -> Result<Issued, TlsError> {
