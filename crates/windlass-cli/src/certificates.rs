@@ -2,7 +2,7 @@
 
 use std::{
     error::Error,
-    fs, io,
+    fmt, fs, io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -28,7 +28,7 @@ pub(crate) struct CertificateFlags {
 }
 
 /// A certificate and its key in two files.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct CertificateFiles {
     certificate: PathBuf,
     key: PathBuf,
@@ -96,6 +96,14 @@ impl CertificateFiles {
     }
 }
 
+impl fmt::Debug for CertificateFiles {
+    /// Does not show the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { certificate, key, .. } = self;
+        f.debug_struct("CertificateFiles").field("certificate", certificate).field("key", key).finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
@@ -147,6 +155,7 @@ mod tests {
         fs::write(&certificate, "").unwrap();
         fs::write(&key, "no key").unwrap();
         let files = flags.load().unwrap().unwrap();
+        assert!(!format!("{files:?}").contains("no key"), "{files:?}");
         let error = files.serving().unwrap_err().to_string();
         assert!(error.contains("tls.key: could not read the key as PEM"), "{error}");
         let error = files.proxy().unwrap_err().to_string();

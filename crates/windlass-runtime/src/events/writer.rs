@@ -91,22 +91,30 @@ impl Writer {
         let Some(credentials) = credentials else { return };
         let reporter = (event.reporting_component.as_deref(), event.reporting_instance.as_deref());
         let reporter = (reporter.0.unwrap_or_default().to_owned(), reporter.1.unwrap_or_default().to_owned());
-        self.reporters.insert(reporter, self.client.clone().with_credentials_of(&credentials));
+        self.reporters.insert(reporter, credentials);
     }
 
     /// Returns the client with the credentials of an event's reporter.
-    fn client_for(&self, entry: &Entry) -> &Client {
+    fn client_for(&self, entry: &Entry) -> Client {
+        let client = self.client.clone();
+        match self.credentials_for(entry) {
+            Some(credentials) => client.with_credentials_of(credentials),
+            None => client,
+        }
+    }
+
+    fn credentials_for(&self, entry: &Entry) -> Option<&Client> {
         let (component, instance) = match entry {
             Entry::Core(event) => (&event.reporting_component, &event.reporting_instance),
             Entry::Series(event) => (&event.reporting_controller, &event.reporting_instance),
         };
         let mut reporter = (component.clone().unwrap_or_default(), instance.clone().unwrap_or_default());
-        if let Some(client) = self.reporters.get(&reporter) {
-            return client;
+        if let Some(credentials) = self.reporters.get(&reporter) {
+            return Some(credentials);
         }
         // A series without an instance has the name of this host.
         reporter.1.clear();
-        self.reporters.get(&reporter).unwrap_or(&self.client)
+        self.reporters.get(&reporter)
     }
 
     async fn write(&self, entry: &Entry, stop: &Stop) {
@@ -147,11 +155,11 @@ impl Writer {
                         "lastTimestamp": event.last_timestamp.as_ref().map(|time| format_time(time.0)),
                     })
                 });
-                put(client, event, patch).await
+                put(&client, event, patch).await
             }
             Entry::Series(event) => {
                 let patch = event.series.as_ref().map(|series| json!({"series": series}));
-                put(client, event, patch).await
+                put(&client, event, patch).await
             }
         }
     }
