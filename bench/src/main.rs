@@ -7,6 +7,7 @@ mod informer;
 mod load;
 mod nodes;
 mod objects;
+mod policies;
 mod populate;
 mod queue;
 mod ready;
@@ -39,6 +40,8 @@ enum Bench {
     Queue(queue::Options),
     /// Create the objects for `windlass-bench-controller` and the equivalent controllers
     Populate(populate::Options),
+    /// Create admission policies that check the objects of `windlass-bench server`
+    Policies(policies::Options),
     /// Creates, gets, lists, applies and memory of API servers, in turns
     Server(server::Options),
     /// Wait until a starting server is ready
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Bench::Informer(options) => on_threads(Some(1), informer::run(options)),
         Bench::Replay(options) => on_threads(None, replay::run(options)),
         Bench::Populate(options) => on_threads(None, populate::run(options)),
+        Bench::Policies(options) => on_threads(Some(1), policies::run(options)),
         Bench::Server(options) => on_threads(None, server::run(options)),
         // The measured server gets the other cores.
         Bench::Ready(options) => on_threads(Some(1), ready::run(options)),

@@ -15,7 +15,7 @@ use windlass_client::{Client, Config};
 use windlass_bench::process;
 
 use crate::{
-    load::{Address, OBJECT, Objects, REQUEST, Request, Width},
+    load::{Address, LoadResult, OBJECT, Objects, REQUEST, Request, Width},
     median,
     objects::{APPLY, JSON, config_map, pod},
 };
@@ -119,12 +119,17 @@ async fn memory(targets: &[Target], figure: &str, settle: Duration) -> Result<()
 }
 
 /// In the order of [`Target::round`].
-const FIGURES: [&str; 5] = [
+const FIGURES: [&str; 10] = [
     "creates per second",
+    "CPU µs per create",
     "gets per second",
+    "CPU µs per get",
     "updates per second",
+    "CPU µs per update",
     "applies per second",
+    "CPU µs per apply",
     "seconds per list of the pods",
+    "CPU µs per list of the pods",
 ];
 
 impl Target {
@@ -145,31 +150,56 @@ impl Target {
     }
 
     /// Measures the figures one after the other, each for this duration.
-    fn round(&self, round: usize, width: Width, lasting: Duration) -> Result<[f64; 5], BoxError> {
+    fn round(&self, round: usize, width: Width, lasting: Duration) -> Result<[f64; 10], BoxError> {
         let collection = format!("/api/v1/namespaces/{}/configmaps", self.namespace);
         let name = format!("map-{round}-{OBJECT}");
         let object = format!("{collection}/{name}");
         let forced = format!("{object}?fieldManager=bench&force=true");
         let map = |value: &str| serde_json::to_vec(&config_map(&name, value));
         let write = |method, path, content_type, body: &[u8], objects| {
-            self.address.load(&Request { method, path, content_type, body }, objects, width, lasting)
+            self.load(&Request { method, path, content_type, body }, objects, width, lasting)
         };
         let read = |path, objects, width| {
-            self.address.load(&Request { method: "GET", path, content_type: JSON, body: &[] }, objects, width, lasting)
+            self.load(&Request { method: "GET", path, content_type: JSON, body: &[] }, objects, width, lasting)
         };
-        let creates = write("POST", &collection, JSON, &map("created")?, Objects::New)?;
+        let (creates, of_create) = write("POST", &collection, JSON, &map("created")?, Objects::New)?;
         let known = Objects::Known(creates.requests);
-        let gets = read(&object, known, width)?;
-        let updates = write("PUT", &object, JSON, &map(&format!("updated-{REQUEST}"))?, known)?;
-        let applies = write("PATCH", &forced, APPLY, &map(&format!("applied-{REQUEST}"))?, known)?;
-        let lists = read(&format!("/api/v1/namespaces/{}/pods", self.namespace), Objects::New, ALONE)?;
+        let (gets, of_get) = read(&object, known, width)?;
+        let (updates, of_update) = write("PUT", &object, JSON, &map(&format!("updated-{REQUEST}"))?, known)?;
+        let (applies, of_apply) = write("PATCH", &forced, APPLY, &map(&format!("applied-{REQUEST}"))?, known)?;
+        let (lists, of_list) = read(&format!("/api/v1/namespaces/{}/pods", self.namespace), Objects::New, ALONE)?;
         Ok([
             creates.per_second(),
+            of_create,
             gets.per_second(),
+            of_get,
             updates.per_second(),
+            of_update,
             applies.per_second(),
+            of_apply,
             lists.per_second().recip(),
+            of_list,
         ])
+    }
+
+    /// Puts load on the server. Also returns the CPU time of its processes per request, in µs.
+    fn load(
+        &self,
+        request: &Request<'_>,
+        objects: Objects,
+        width: Width,
+        lasting: Duration,
+    ) -> Result<(LoadResult, f64), BoxError> {
+        let before = self.cpu_seconds()?;
+        let result = self.address.load(request, objects, width, lasting)?;
+        #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+        let per_request = (self.cpu_seconds()? - before) * 1e6 / result.requests as f64;
+        Ok((result, per_request))
+    }
+
+    /// The CPU time of the server's processes so far.
+    fn cpu_seconds(&self) -> Result<f64, BoxError> {
+        self.processes.iter().map(|process| process::cpu_seconds_of(*process)).sum()
     }
 
     /// Sends all requests with this concurrency.

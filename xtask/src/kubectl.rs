@@ -22,7 +22,7 @@ const NODES: &str = "simulated_nodes";
 
 /// A child process that is killed on drop.
 #[derive(Debug)]
-struct KilledOnDrop(Child);
+pub(crate) struct KilledOnDrop(Child);
 
 /// kubectl's output by check title. The second check with the same title is `title (2)`.
 type Transcript = BTreeMap<String, String>;
@@ -74,12 +74,7 @@ fn real(kubectl: Option<&Path>, nodes: &Path) -> Result<ScriptRun> {
     let upstream = Upstream::start(Profile::Identity)?;
     let kubeconfig = upstream.kubeconfig();
     let kubectl = kubectl.map_or_else(|| upstream.kubectl(), Path::to_path_buf);
-    let simulator = Command::new(nodes)
-        .env("KUBECONFIG", &kubeconfig)
-        .stdin(Stdio::null())
-        .spawn()
-        .map_err(|error| format!("starting {}: {error}", nodes.display()))?;
-    let _simulator = KilledOnDrop(simulator);
+    let _simulator = simulate_nodes(nodes, &kubeconfig)?;
     script(&kubectl, Target::Real, |script| {
         script.env("KUBECONFIG", &kubeconfig);
     })
@@ -187,7 +182,14 @@ fn compare(real: &Transcript, ours: &Transcript, listed: &str) -> BTreeSet<Strin
     unexpected
 }
 
-fn build_nodes() -> Result<PathBuf> {
+/// Starts the program that simulates nodes.
+pub(crate) fn simulate_nodes(nodes: &Path, kubeconfig: &Path) -> Result<KilledOnDrop> {
+    let simulator = Command::new(nodes).env("KUBECONFIG", kubeconfig).stdin(Stdio::null()).spawn();
+    Ok(KilledOnDrop(simulator.map_err(|error| format!("starting {}: {error}", nodes.display()))?))
+}
+
+/// Builds the program that simulates nodes.
+pub(crate) fn build_nodes() -> Result<PathBuf> {
     let status = cargo().args(["build", "--workspace", "--example", NODES]).current_dir(root()).status()?;
     if !status.success() {
         return Err(format!("building the example {NODES} failed ({status})").into());

@@ -7,8 +7,8 @@ use clap::Subcommand;
 use crate::{
     Result, attacks, builds,
     cargo::{cargo, succeed},
-    conformance, deployments, dist, e2e, etcd, fuzz, import, informers, overload, protobuf, queues, reconciles,
-    servers, suites,
+    conformance, deployments, dist, e2e, etcd, fuzz, handling, import, informers, overload, protobuf, queues,
+    reconciles, servers, suites,
     upstream::{Minor, root},
 };
 
@@ -27,6 +27,9 @@ pub(crate) enum Part {
     /// Start, memory, creates, gets, updates, applies, lists and watchers, compared with kube-apiserver and etcd (needs
     /// Go)
     BenchServer(servers::Options),
+    /// Creates, gets, updates, applies and lists with fairness, audit and admission policies, compared with the default or
+    /// with an earlier windlass
+    BenchHandling(handling::Options),
     /// The work queue's adds per second with 1, 4 and 16 workers, compared with client-go's (needs Go)
     BenchQueue,
     /// Informers, compared with client-go's and kube-rs's in many workloads (needs Go)
@@ -174,6 +177,16 @@ pub(crate) fn run(part: &Part) -> Result {
         Part::BenchServer(options) => {
             dist_build(&["windlass-cli", "windlass-bench"])?;
             servers::run(&root().join("target/dist/windlass"), &bench_program(), options)
+        }
+        Part::BenchHandling(options) => {
+            let programs = match (&options.windlass, &options.bench) {
+                (Some(windlass), Some(bench)) => (windlass.clone(), bench.clone()),
+                _ => {
+                    dist_build(&["windlass-cli", "windlass-bench"])?;
+                    (root().join("target/dist/windlass"), bench_program())
+                }
+            };
+            handling::run(&programs.0, &programs.1, options)
         }
         Part::BenchQueue => bench_queue(),
         Part::BenchInformer(options) => {

@@ -9,6 +9,7 @@ mod cargo;
 mod contracts;
 mod features;
 mod graph;
+mod handling;
 mod rows;
 
 mod apply_configurations;
