@@ -24,7 +24,7 @@
 //!
 //! - Requests for a change of the protocol (such as WebSocket) are not forwarded: they fail with code 501.
 //! - If the connection is lost in the middle of a response of unknown length, the response to the client ends there.
-//! - OpenAPI documents of version 2 do not contain the paths of other servers. Those of version 3 do.
+//! - A document of OpenAPI version 2 that is larger than 4 MiB is left out. Documents of version 3 are forwarded.
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +34,7 @@ use std::{
 
 use parking_lot::RwLock;
 
-use crate::discovery::ForeignVersion;
+use crate::{discovery::ForeignVersion, openapi::ForeignPaths};
 
 mod controller;
 mod availability;
@@ -123,6 +123,13 @@ impl Remotes {
     /// Returns the paths of the OpenAPI documents of other servers, with their addresses.
     pub(crate) fn openapi_paths(&self) -> Vec<(String, String)> {
         self.services.values().filter_map(|remote| remote.openapi_path()).collect()
+    }
+
+    /// Returns the parts of the OpenAPI document of version 2, those of the group with the highest priority first.
+    pub(crate) fn openapi_v2(&self) -> Vec<Arc<ForeignPaths>> {
+        let mut services: Vec<_> = self.services.values().collect();
+        services.sort_by_key(|remote| (-remote.group_priority, -remote.version_priority));
+        services.into_iter().filter_map(|remote| remote.documents.as_ref()?.openapi_v2.clone()).collect()
     }
 
     /// Returns the API service whose OpenAPI document has this path, if its server has one.

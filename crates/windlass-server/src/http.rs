@@ -438,6 +438,7 @@ async fn answer_discovery(server: &Arc<State>, exchange: &Exchange) -> Result<Re
             descriptions: server.descriptions(),
             now: server.clock().now(),
             foreign: &remotes.openapi_paths(),
+            foreign_paths: &remotes.openapi_v2(),
         };
         openapi::answer(&table, &request).ok_or(Failure::NotFound)?
     };

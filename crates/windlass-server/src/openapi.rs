@@ -12,12 +12,16 @@
 //! The paths of connection subresources (exec, proxy, log …) are not described.
 
 mod custom;
+mod merge;
 mod operations;
 mod protobuf;
 mod v2;
 mod v3;
 
-use std::{collections::BTreeMap, sync::OnceLock};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -30,6 +34,8 @@ use crate::{
     resource::{ResourceTable, Shape},
     schemas,
 };
+
+pub(crate) use merge::ForeignPaths;
 
 /// The subject of one document of version 3.
 #[derive(Debug)]
@@ -58,12 +64,14 @@ pub(crate) struct Request<'a> {
     pub(crate) now: Timestamp,
     /// The documents of other servers: each path below `/openapi/v3/`, and its address.
     pub(crate) foreign: &'a [(String, String)],
+    /// The parts of version 2 of other servers.
+    pub(crate) foreign_paths: &'a [Arc<ForeignPaths>],
 }
 
 /// Answers `/openapi/v2`, `/openapi/v3` and the paths below it. Returns `None` if there is no such document (404, no
 /// body).
 pub(crate) fn answer(table: &ResourceTable, request: &Request<'_>) -> Option<Document> {
-    let Request { path, query, accept, if_none_match, descriptions, now, foreign } = *request;
+    let Request { path, query, accept, if_none_match, descriptions, now, foreign, foreign_paths } = *request;
     let path = path.trim_end_matches('/');
     let (kubernetes, groups) = (table.kubernetes(), groups(table));
     if path == "/openapi/v2" {
@@ -76,14 +84,15 @@ pub(crate) fn answer(table: &ResourceTable, request: &Request<'_>) -> Option<Doc
             Encoding::Json => ("application/json", ""),
             Encoding::Protobuf => (PROTOBUF_V2, "protobuf"),
         };
-        let etag = format!(
-            "\"{}\"",
-            document_hash(&[hash_all(kubernetes, &groups, descriptions).as_bytes(), salt.as_bytes()])
-        );
+        let own = hash_all(kubernetes, &groups, descriptions);
+        let mut inputs = vec![own.as_bytes(), salt.as_bytes()];
+        inputs.extend(foreign_paths.iter().map(|paths| paths.hash().as_bytes()));
+        let etag = format!("\"{}\"", document_hash(&inputs));
         let mut document = Document::new(content_type, Vec::new()).with_etag(etag, if_none_match);
         document = document.with_header("vary", "Accept-Encoding").with_header("vary", "Accept");
         if document.status == 200 {
-            let tree = v2::document(kubernetes, &groups, &descriptions.schemas());
+            let mut tree = v2::document(kubernetes, &groups, &descriptions.schemas());
+            foreign_paths.iter().for_each(|paths| paths.add_to(&mut tree));
             document.body = match encoding {
                 Encoding::Json => tree.to_string().into_bytes(),
                 Encoding::Protobuf => protobuf::document(&tree),

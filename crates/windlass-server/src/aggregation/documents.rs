@@ -1,6 +1,6 @@
 //! The discovery and OpenAPI documents of another API server.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use http::{HeaderValue, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
@@ -14,7 +14,7 @@ use super::{
     proxy::{self, AGGREGATOR, UNPRIVILEGED_AGGREGATOR},
     remote::RemoteService,
 };
-use crate::object::Tree;
+use crate::{object::Tree, openapi::ForeignPaths};
 
 /// The time to read one document, and its maximum size in bytes.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -23,6 +23,8 @@ const MAX_SIZE: usize = 16 << 20;
 /// OpenAPI document, in bytes.
 const MAX_RESOURCES: usize = 1 << 20;
 const MAX_ADDRESS: usize = 2 << 10;
+/// The maximum size of a part of the OpenAPI document of version 2, in bytes.
+const MAX_PATHS: usize = 4 << 20;
 const AGGREGATED: &str = concat!(
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,",
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
@@ -33,8 +35,10 @@ const AGGREGATED: &str = concat!(
 pub(super) struct Documents {
     /// The resources, as in an aggregated discovery document. Null if the server does not have the group version.
     pub(super) resources: Value,
-    /// The address of the OpenAPI document on the server, if there is one.
+    /// The address of the OpenAPI document of version 3 on the server, if there is one.
     pub(super) openapi: Option<String>,
+    /// The part of the OpenAPI document of version 2, if there is one.
+    pub(super) openapi_v2: Option<Arc<ForeignPaths>>,
 }
 
 /// A response to a request for a document.
@@ -118,10 +122,14 @@ impl Documents {
             Some(document.text(&["serverRelativeURL"]).to_owned())
                 .filter(|address| address.starts_with("/openapi/v3/") && address.len() <= MAX_ADDRESS)
         });
+        let paths = get(connection, address, "/openapi/v2", "application/json", AGGREGATOR).await;
+        let paths = paths.ok().filter(|document| document.status == StatusCode::OK);
+        let paths = paths.and_then(|document| ForeignPaths::below(&format!("{path}/"), document.body));
+        let openapi_v2 = paths.filter(|paths| paths.size() <= MAX_PATHS).map(Arc::new);
         if resources.to_string().len() > MAX_RESOURCES {
             return Err(format!("the resources of {path} have more than {MAX_RESOURCES} bytes").into());
         }
-        Ok(Self { resources, openapi })
+        Ok(Self { resources, openapi, openapi_v2 })
     }
 }
 

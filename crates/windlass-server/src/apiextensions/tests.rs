@@ -209,6 +209,7 @@ async fn served_versions_are_in_discovery_and_openapi() {
         descriptions: &descriptions,
         now,
         foreign: &[],
+        foreign_paths: &[],
     };
     let document = crate::openapi::answer(&table, &request).unwrap();
     let document: Value = serde_json::from_slice(&document.body).unwrap();

@@ -13,7 +13,16 @@ fn table() -> ResourceTable {
 fn request() -> Request<'static> {
     static NONE: LazyLock<Descriptions> = LazyLock::new(Descriptions::default);
     let (path, now) = ("", Timestamp::UNIX_EPOCH);
-    Request { path, query: None, accept: None, if_none_match: None, descriptions: &NONE, now, foreign: &[] }
+    Request {
+        path,
+        query: None,
+        accept: None,
+        if_none_match: None,
+        descriptions: &NONE,
+        now,
+        foreign: &[],
+        foreign_paths: &[],
+    }
 }
 
 fn ask(request: Request<'_>) -> Option<Document> {

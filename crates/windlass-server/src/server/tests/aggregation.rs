@@ -113,6 +113,10 @@ async fn answer(state: &BackendState, request: Request<Incoming>) -> Result<Resp
                 json!({"paths": {"apis/things.example.com/v1": address, "version": {}}}).to_string(),
             )
         }
+        "/openapi/v2" => {
+            let paths = json!({"/apis/things.example.com/v1/things": {}, "/apis/others.example.com/v1/others": {}});
+            (200, "application/json", json!({"paths": paths, "definitions": {}}).to_string())
+        }
         path if path.ends_with("/moved") => (302, "text/plain", String::new()),
         path => {
             let headers: serde_json::Map<String, Value> = head
@@ -244,6 +248,9 @@ async fn discovery_contains_the_groups_of_other_servers() {
     let index = get(&service, "/openapi/v3").await.json();
     let address = index["paths"]["apis/things.example.com/v1"]["serverRelativeURL"].as_str().unwrap();
     assert_eq!(get(&service, address).await.json()["path"], "/openapi/v3/apis/things.example.com/v1");
+    let paths = get(&service, "/openapi/v2").await.json()["paths"].take();
+    assert!(paths.get("/apis/things.example.com/v1/things").is_some());
+    assert!(paths.get("/apis/others.example.com/v1/others").is_none(), "no API service exists for it");
 
     let path = format!("{API_SERVICES}/v1.things.example.com");
     assert_eq!(send(&service, request("DELETE", &path).body(String::new()).unwrap()).await.code, 200);
@@ -254,6 +261,8 @@ async fn discovery_contains_the_groups_of_other_servers() {
     };
     time::timeout(DEADLINE, gone).await.unwrap();
     assert_eq!(get(&service, THINGS).await.code, 404);
+    let paths = get(&service, "/openapi/v2").await.json()["paths"].take();
+    assert!(paths.get("/apis/things.example.com/v1/things").is_none());
 }
 
 #[tokio::test]
