@@ -22,9 +22,6 @@ pub const WORKLOADS: &str = "WINDLASS_WORKLOADS_KUBECONFIG";
 /// The environment variable that selects a single file of scenarios for the real controllers.
 pub const ONLY: &str = "WINDLASS_WORKLOADS_ONLY";
 
-/// The environment variable that excludes a file of scenarios.
-pub const EXCEPT: &str = "WINDLASS_WORKLOADS_EXCEPT";
-
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }

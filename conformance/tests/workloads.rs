@@ -199,8 +199,7 @@ fn selected() -> Option<(Client, Vec<String>)> {
     let kubeconfig = Kubeconfig::read(std::env::var_os(WORKLOADS)?).unwrap();
     let config = Config::from_kubeconfig(&kubeconfig, &Selection::default()).unwrap();
     let only = std::env::var(workloads::ONLY).unwrap_or_default();
-    let except = std::env::var(workloads::EXCEPT).unwrap_or_default();
-    let is_selected = |file: &String| (only.is_empty() || *file == only) && *file != except;
+    let is_selected = |file: &String| only.is_empty() || *file == only;
     let files = workloads::workloads().into_iter().filter(is_selected).collect();
     Some((Client::new(config).unwrap().without_rate_limit(), files))
 }

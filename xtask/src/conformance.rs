@@ -33,9 +33,6 @@ const WORKLOADS: &str = "WINDLASS_WORKLOADS_KUBECONFIG";
 /// The environment variable that selects a single file of scenarios.
 const ONLY: &str = "WINDLASS_WORKLOADS_ONLY";
 
-/// The environment variable that excludes a file of scenarios.
-const EXCEPT: &str = "WINDLASS_WORKLOADS_EXCEPT";
-
 /// The environment variable that makes the suite record the real server's responses.
 const RECORD: &str = "WINDLASS_RECORD";
 
@@ -119,9 +116,7 @@ pub(crate) fn mixed_workloads(windlass: &Path) -> Result {
     let flags = ["--controllers", "none", "--nodes", "0", "--etcd", &etcd, "--service-account-signing-key-file", key];
     let embedded = Embedded::start(windlass, &flags)?;
     upstream.control(&embedded.kubeconfig())?;
-    let mut real = scenarios("real_controllers_match_the_recording", &embedded.kubeconfig());
-    // The discovery of Windlass does not list groups whose API server is unavailable.
-    succeed(real.env(EXCEPT, "unavailable"))
+    succeed(&mut scenarios("real_controllers_match_the_recording", &embedded.kubeconfig()))
 }
 
 /// Plays the workload scenarios with our controllers and the real server.
