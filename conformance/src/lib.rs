@@ -2,7 +2,8 @@
 //!
 //! The real server defines the correct behavior. Every test uses the embedded server over HTTPS. If
 //! `WINDLASS_UPSTREAM_KUBECONFIG` is set, the test also uses the server in that kubeconfig. `cargo xtask conformance
-//! --upstream` builds and starts the real server and sets the variable.
+//! --upstream` builds and starts the real server and sets the variable. With `--without-embedded` it also sets
+//! `WINDLASS_ONLY_UPSTREAM`, and the test uses only that server.
 //!
 //! Most tests are data: `cases/` contains requests, and `matrix/` templates of requests for every kind. `recorded/` has
 //! the normalized responses of the real server (written by `cargo xtask conformance --record`). [`assert_recorded`] compares a
@@ -57,6 +58,10 @@ pub use suite::{RECORD, assert_recorded, differences, files, names};
 /// The environment variable with the real server's kubeconfig.
 pub const UPSTREAM: &str = "WINDLASS_UPSTREAM_KUBECONFIG";
 
+/// The environment variable that limits the tests to the real server, if there is one. It saves time where the embedded
+/// server is tested anyway.
+const ONLY_UPSTREAM: &str = "WINDLASS_ONLY_UPSTREAM";
+
 /// The environment variable with the minor version of the real server, such as `1.35`; the default version if it is not
 /// set.
 const UPSTREAM_VERSION: &str = "WINDLASS_UPSTREAM_VERSION";
@@ -93,7 +98,10 @@ impl Target {
 
     /// Returns the available targets.
     pub(crate) async fn all() -> Vec<Self> {
-        let mut targets = vec![Self::embedded().await];
+        let mut targets = Vec::new();
+        if tests_embedded() {
+            targets.push(Self::embedded().await);
+        }
         targets.extend(Self::upstream());
         targets
     }
@@ -178,6 +186,11 @@ pub(crate) fn client_for(config: Config) -> Client {
 /// Runs a test with each target in turn.
 pub async fn on_each_target<F: Future<Output = Target>>(test: impl Fn(Target) -> F) {
     on_each_target_with(&[], test).await;
+}
+
+/// Reports whether tests use the embedded server.
+pub(crate) fn tests_embedded() -> bool {
+    std::env::var_os(UPSTREAM).is_none() || std::env::var_os(ONLY_UPSTREAM).is_none()
 }
 
 /// Returns a name that no other test uses. The real server's objects outlive the tests.

@@ -16,6 +16,7 @@ use windlass_server::KubernetesVersion;
 use crate::{
     Target, client_for,
     embedded::{self, Embedded, Stored},
+    tests_embedded,
 };
 
 /// The environment variable with the path of xtask, which starts a real control plane for a test.
@@ -68,8 +69,10 @@ static TURN: Mutex<()> = Mutex::const_new(());
 ///
 /// If a server does not start.
 pub async fn on_each_restartable<F: Future<Output = Restartable>>(test: impl Fn(Restartable) -> F) {
-    println!("target: {}", Target::EMBEDDED);
-    Box::pin(test(Restartable::embedded().await)).await.end().await;
+    if tests_embedded() || std::env::var_os(CONTROL).is_none() {
+        println!("target: {}", Target::EMBEDDED);
+        Box::pin(test(Restartable::embedded().await)).await.end().await;
+    }
     if let Some(upstream) = Restartable::upstream().await {
         println!("target: {}", Target::UPSTREAM);
         Box::pin(test(upstream)).await.end().await;

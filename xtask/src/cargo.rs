@@ -6,21 +6,26 @@ use serde_json::Value;
 
 use crate::Result;
 
-/// Returns a cargo command with the environment of an interactive cargo.
-///
-/// `cargo xtask` sets variables that describe its own package. Build scripts that read them would run again, and about
-/// half of the workspace would be rebuilt each time.
+/// Returns a cargo command with the environment of an interactive cargo, see [`as_in_a_shell`].
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(env!("CARGO"));
+    as_in_a_shell(&mut cargo);
+    cargo
+}
+
+/// Removes the variables that describe this package from the environment of a command that runs cargo.
+///
+/// `cargo xtask` sets them. Build scripts that read them would run again, and about half of the workspace would be
+/// rebuilt each time.
+pub(crate) fn as_in_a_shell(command: &mut Command) {
     for (name, _) in env::vars_os() {
         let describes_us = name
             .to_str()
             .is_some_and(|name| ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix)));
         if describes_us {
-            cargo.env_remove(name);
+            command.env_remove(name);
         }
     }
-    cargo
 }
 
 /// Runs a command. Returns an error if it fails.

@@ -36,6 +36,9 @@ const ONLY: &str = "WINDLASS_WORKLOADS_ONLY";
 /// The environment variable that makes the suite record the real server's responses.
 const RECORD: &str = "WINDLASS_RECORD";
 
+/// The environment variable that limits the suite to the real server.
+const ONLY_UPSTREAM: &str = "WINDLASS_ONLY_UPSTREAM";
+
 /// The servers to test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TargetServers {
@@ -43,6 +46,8 @@ pub(crate) enum TargetServers {
     Embedded,
     /// Both servers. Finds recordings that are out of date.
     Both,
+    /// The real server, compared with the recordings.
+    Upstream,
     /// The real server. Its responses become the recordings.
     Record,
 }
@@ -52,7 +57,7 @@ const CONTROLLERS: &str = "loops::";
 
 /// Runs the suite. `rest` contains the arguments of the test binary.
 pub(crate) fn run(against: TargetServers, rest: &[String]) -> Result {
-    if against == TargetServers::Both && rest.is_empty() {
+    if matches!(against, TargetServers::Both | TargetServers::Upstream) && rest.is_empty() {
         once(against, &["--skip".to_owned(), CONTROLLERS.to_owned()])?;
         return once(against, &[CONTROLLERS.to_owned()]);
     }
@@ -162,9 +167,11 @@ fn once(against: TargetServers, rest: &[String]) -> Result {
         suite.env(TARGET, upstream.kubeconfig()).env(KUBECTL, upstream.kubectl());
         suite.env(CONTROL, std::env::current_exe()?);
     }
-    if against == TargetServers::Record {
-        suite.env(RECORD, "1");
-    }
+    match against {
+        TargetServers::Record => suite.env(RECORD, "1"),
+        TargetServers::Upstream => suite.env(ONLY_UPSTREAM, "1"),
+        TargetServers::Embedded | TargetServers::Both => &mut suite,
+    };
     let status = suite.status()?;
     if status.success() { Ok(()) } else { Err(format!("the conformance suite failed ({status})").into()) }
 }

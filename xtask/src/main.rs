@@ -219,6 +219,9 @@ enum Task {
         /// Also with the real kube-apiserver (needs Go)
         #[arg(long)]
         upstream: bool,
+        /// Only with the real kube-apiserver: `cargo test` runs the suite with the embedded server
+        #[arg(long, requires = "upstream", conflicts_with = "minor")]
+        without_embedded: bool,
         /// Compare the embedded server of another minor version, such as 1.35, with the kube-apiserver of that version
         #[arg(long, requires = "upstream")]
         minor: Option<upstream::Minor>,
@@ -267,6 +270,7 @@ fn main() -> ExitCode {
         }
         Task::Conformance { minor: Some(minor), rest, .. } => conformance::minor(&minor, &rest),
         Task::Conformance { record: true, rest, .. } => conformance::run(TargetServers::Record, &rest),
+        Task::Conformance { without_embedded: true, rest, .. } => conformance::run(TargetServers::Upstream, &rest),
         Task::Conformance { upstream: true, rest, .. } => conformance::run(TargetServers::Both, &rest),
         Task::Conformance { rest, .. } => conformance::run(TargetServers::Embedded, &rest),
     };

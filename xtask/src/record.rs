@@ -1,15 +1,14 @@
-//! `cargo xtask record`: writes the data files of windlass-server and windlass-api from the responses of a real
-//! kube-apiserver.
-//!
-//! The files contain facts without descriptions:
+//! `cargo xtask record`: writes the data files of windlass-server, windlass-api and windlass-cli from the responses of a
+//! real kube-apiserver.
 //!
 //! - `discovery.tsv`: groups in order, resources, verbs, names.
 //! - `columns.tsv`: the columns of each Table, and the field that has each column's description.
 //! - `openapi.tsv`: the OpenAPI v3 schemas without their descriptions.
 //! - `roles.tsv`: the bootstrap roles and bindings.
+//! - `descriptions.tsv` of windlass-cli: the descriptions in the OpenAPI v3 schemas. The libraries do not contain them.
 //!
-//! For a minor version other than the default one, the differences from these files and from `types.tsv` are written to
-//! `minors/` of windlass-server.
+//! For a minor version other than the default one, the differences from these files, except for the descriptions, and
+//! from `types.tsv` are written to `minors/` of windlass-server.
 //!
 //! A new server is started and read through `kubectl proxy`.
 
@@ -50,7 +49,9 @@ pub(crate) fn run(minor: Option<&Minor>, mode: Mode) -> Result {
         for (_, file, text) in tables {
             generated::write_or_check(&crates.join(file), text.as_bytes(), mode)?;
         }
-        return Ok(());
+        let descriptions = schemas(&server, |_, schema| prose(schema))?;
+        let file = crates.join("windlass-cli/data/descriptions.tsv");
+        return generated::write_or_check(&file, descriptions.as_bytes(), mode);
     };
     let types = String::from_utf8(upstream::output_of(Some(minor), "./fields", &[])?)?;
     let types = ("types", "windlass-api/data/types.tsv", types);
@@ -69,7 +70,7 @@ pub(crate) fn run(minor: Option<&Minor>, mode: Mode) -> Result {
 fn tables(server: &str) -> Outcome<[(&'static str, &'static str, String); 4]> {
     let versions = group_versions(server)?;
     Ok([
-        ("openapi", "windlass-api/data/openapi.tsv", schemas(server)?),
+        ("openapi", "windlass-api/data/openapi.tsv", schemas(server, facts)?),
         ("discovery", "windlass-server/data/discovery.tsv", discovery(server, &versions)?),
         ("columns", "windlass-server/data/columns.tsv", columns(server, &versions, &described_properties(server)?)?),
         ("roles", "windlass-server/data/roles.tsv", roles::roles(server)?),
@@ -243,21 +244,15 @@ fn columns(server: &str, versions: &[(String, String)], properties: &Properties)
     Ok(out)
 }
 
-/// Returns a line per schema: its name, and its JSON without descriptions.
-fn schemas(server: &str) -> Outcome<String> {
+/// Returns a line per schema: its name, and the JSON of the part that `select` returns.
+fn schemas(server: &str, select: impl Fn(&str, &Value) -> Option<Value>) -> Outcome<String> {
     let mut all = BTreeMap::<String, String>::new();
     let index = get(server, "/openapi/v3", "application/json")?;
     for (path, entry) in index["paths"].as_object().into_iter().flatten() {
         let document = get(server, text(entry, "serverRelativeURL"), "application/json")?;
         for (name, schema) in document["components"]["schemas"].as_object().into_iter().flatten() {
-            let mut schema = schema.clone();
-            strip_prose(&mut schema);
-            if PER_DOCUMENT.contains(&name.as_str())
-                && let Some(object) = schema.as_object_mut()
-            {
-                object.shift_remove("x-kubernetes-group-version-kind");
-            }
-            let json = schema.to_string();
+            let Some(part) = select(name, schema) else { continue };
+            let json = part.to_string();
             if let Some(before) = all.insert(name.clone(), json.clone())
                 && before != json
             {
@@ -270,6 +265,37 @@ fn schemas(server: &str) -> Outcome<String> {
         line(&mut out, &[&name, &json]);
     }
     Ok(out)
+}
+
+/// Returns the schema with this name without descriptions.
+#[allow(clippy::unnecessary_wraps, reason = "a selection of `schemas`")]
+fn facts(name: &str, schema: &Value) -> Option<Value> {
+    let mut schema = schema.clone();
+    strip_prose(&mut schema);
+    if PER_DOCUMENT.contains(&name)
+        && let Some(object) = schema.as_object_mut()
+    {
+        object.shift_remove("x-kubernetes-group-version-kind");
+    }
+    Some(schema)
+}
+
+/// Returns the descriptions of a schema and of its parts, as a schema. Returns `None` if it has none.
+fn prose(schema: &Value) -> Option<Value> {
+    let mut kept = serde_json::Map::new();
+    if let Some(description) = schema["description"].as_str() {
+        kept.insert("description".to_owned(), description.into());
+    }
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    let described = properties.filter_map(|(name, schema)| Some((name.clone(), prose(schema)?)));
+    let described: serde_json::Map<_, _> = described.collect();
+    if !described.is_empty() {
+        kept.insert("properties".to_owned(), described.into());
+    }
+    for part in ["items", "additionalProperties"] {
+        kept.extend(schema.get(part).and_then(prose).map(|described| (part.to_owned(), described)));
+    }
+    (!kept.is_empty()).then(|| kept.into())
 }
 
 /// Removes every `description` that is a string. A property of that name is an object and remains.
@@ -322,5 +348,21 @@ mod tests {
         });
         strip_prose(&mut schema);
         assert_eq!(schema, serde_json::json!({"properties": {"description": {"type": "string"}}}));
+    }
+
+    #[test]
+    fn descriptions_are_selected_at_each_level() {
+        let schema = serde_json::json!({
+            "description": "a", "type": "object", "properties": {
+                "description": {"description": "b", "type": "string"},
+                "list": {"type": "array", "items": {"description": "c", "type": "string"}},
+                "plain": {"type": "string"}
+            }
+        });
+        let selected = serde_json::json!({
+            "description": "a", "properties": {"description": {"description": "b"}, "list": {"items": {"description": "c"}}}
+        });
+        assert_eq!(prose(&schema), Some(selected));
+        assert_eq!(prose(&serde_json::json!({"type": "string"})), None);
     }
 }

@@ -11,7 +11,11 @@ use std::{
     time::Instant,
 };
 
-use crate::{Result, cargo::cargo, upstream::root};
+use crate::{
+    Result,
+    cargo::{as_in_a_shell, cargo},
+    upstream::root,
+};
 
 /// The name of the project and its directory.
 const PROJECT: &str = "website-operator";
@@ -140,8 +144,9 @@ impl Walkthrough {
     }
 
     /// Sets the project's directory and this workspace's target directory. Debug information, which only backtraces
-    /// need, is omitted.
+    /// need, is omitted. `windlass` runs cargo too, which shares the builds of the other steps.
     fn prepare<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        as_in_a_shell(command);
         command.env("CARGO_TARGET_DIR", root().join("target"));
         command.env("CARGO_PROFILE_DEV_DEBUG", "false").env("CARGO_PROFILE_TEST_DEBUG", "false");
         command.current_dir(self.folder.project())
