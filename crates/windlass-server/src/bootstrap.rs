@@ -17,7 +17,7 @@ use windlass_api::{Clock, Entropy, Status, format_time};
 use crate::{
     admission::{self, AdmissionConfiguration, PodAccounts},
     apiextensions,
-    authz::{self, Authorizer, default_roles},
+    authz::{self, Authorizer},
     extension::ExtensionApi,
     flow_control::FlowControl,
     kinds::{
@@ -38,6 +38,7 @@ mod flow_control;
 mod identity_lease;
 mod presence;
 
+mod roles;
 use self::endpoints::Endpoint;
 pub(crate) use self::{
     authentication::{Authorities, publish_authorities},
@@ -202,11 +203,10 @@ pub(crate) fn is_deferred(group: &str) -> bool {
     DEFERRED_GROUPS.contains(&group)
 }
 
-/// Creates missing roles, flow control objects and API services. Applies the flow control objects from now on.
+/// Creates or completes the roles, and creates missing flow control objects and API services. Applies the flow control
+/// objects from now on.
 pub(crate) async fn ensure_deferred(registry: &Registry, flow_control: &FlowControl) -> Result<(), Status> {
-    for role in default_roles::recorded(registry.resources().kubernetes()) {
-        ensure(registry, authz::GROUP, role.plural, role.namespace, role.object).await?;
-    }
+    roles::ensure_all(registry).await?;
     extensions::ensure_all(registry).await?;
     flow_control::start(registry, flow_control.fairness()).await
 }
