@@ -16,6 +16,7 @@ use windlass_api::{Clock, Entropy, Status, format_time};
 
 use crate::{
     admission::{self, AdmissionConfiguration, PodAccounts},
+    aggregation::Aggregation,
     apiextensions,
     authz::{self, Authorizer},
     extension::ExtensionApi,
@@ -37,8 +38,8 @@ mod extensions;
 mod flow_control;
 mod identity_lease;
 mod presence;
-
 mod roles;
+
 use self::endpoints::Endpoint;
 pub(crate) use self::{
     authentication::{Authorities, publish_authorities},
@@ -98,6 +99,7 @@ pub(crate) async fn start(
     entropy: Entropy,
     choices: RegistryOptions,
     authorizer: Arc<Authorizer>,
+    aggregation: &Arc<Aggregation>,
     own: Announced,
 ) -> Result<(Registry, Option<Presence>), Status> {
     let RegistryOptions {
@@ -115,7 +117,7 @@ pub(crate) async fn start(
     let commits = authorizer.last_commits();
     let plugins = match &extension {
         Some(api) => admission::extension_chain(api.rules().clone(), authorizer),
-        None => admission::chain(kubernetes, pod_accounts, &admission, authorizer),
+        None => admission::chain(kubernetes, pod_accounts, &admission, authorizer, aggregation),
     };
     let registry = Registry::new(storage, kinds::built_ins(&options), plugins, clock, entropy).await?;
     if let Some(api) = &extension {

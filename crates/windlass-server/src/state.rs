@@ -111,7 +111,7 @@ impl State {
         let (storage, authorizer) = (self.storage.clone(), Arc::clone(&self.authorizer));
         let own = Announced { address: self.address(), stopping: self.stopping.subscribe() };
         let (registry, presence) =
-            bootstrap::start(storage, clock, entropy, self.choices.clone(), authorizer, own).await?;
+            bootstrap::start(storage, clock, entropy, self.choices.clone(), authorizer, &self.aggregation, own).await?;
         *self.presence.lock() = presence;
         registry.keep_task(aggregation::start(&registry, &self.aggregation).await?);
         let authorities = self.authorities.lock().clone();
