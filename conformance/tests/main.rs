@@ -8,6 +8,7 @@ mod cases;
 mod client;
 mod compaction;
 mod console;
+mod default_roles;
 mod derived;
 mod election;
 mod environment;

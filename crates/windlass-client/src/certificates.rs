@@ -19,6 +19,7 @@ mod key;
 mod manager;
 mod request;
 mod serving;
+mod signing;
 mod store;
 
 use std::{io, path::PathBuf};

@@ -31,8 +31,8 @@ const LEGACY_UNKNOWN: &str = "kubernetes.io/legacy-unknown";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CertificateOrder<'a> {
-    /// The request in PKCS #10, as PEM with exactly one block. Its signature was not checked.
-    pub request: &'a str,
+    /// The request in PKCS #10, as DER. Its signature was not checked.
+    pub request: &'a [u8],
     /// The permitted usages, with the names of the API, such as `client auth`.
     pub usages: &'a [String],
     /// The start of the validity.

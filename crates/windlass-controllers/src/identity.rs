@@ -1,7 +1,8 @@
 //! The users that the controllers act as.
 
-use std::{fmt, sync::Arc};
+use std::{collections::HashMap, fmt, sync::Arc};
 
+use parking_lot::Mutex;
 use windlass_client::Client;
 use windlass_runtime::{CachedClient, Manager};
 
@@ -31,7 +32,13 @@ pub enum Identity<'a> {
 
 /// The clients of the users that the controllers act as.
 #[derive(Clone)]
-pub(crate) struct Identities(Arc<ClientOf>);
+pub(crate) struct Identities(Arc<Inner>);
+
+struct Inner {
+    client_of: Box<ClientOf>,
+    /// The clients of the nodes, by name. Each step of a pod uses one.
+    nodes: Mutex<HashMap<String, Option<Client>>>,
+}
 
 type ClientOf = dyn Fn(Identity<'_>) -> Option<Client> + Send + Sync;
 
@@ -62,12 +69,19 @@ impl Identity<'_> {
 
 impl Identities {
     pub(crate) fn new(client_of: impl Fn(Identity<'_>) -> Option<Client> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(client_of))
+        Self(Arc::new(Inner { client_of: Box::new(client_of), nodes: Mutex::default() }))
     }
 
     /// Returns the client of a user, or `None` if the client of the manager is used.
     pub(crate) fn client(&self, identity: Identity<'_>) -> Option<Client> {
-        (self.0)(identity)
+        let Identity::Node(name) = identity else { return (self.0.client_of)(identity) };
+        let mut nodes = self.0.nodes.lock();
+        if let Some(client) = nodes.get(name) {
+            return client.clone();
+        }
+        let client = (self.0.client_of)(identity);
+        nodes.insert(name.to_owned(), client.clone());
+        client
     }
 
     /// Returns a client that acts as a user.
@@ -107,5 +121,26 @@ impl Default for Identities {
 impl fmt::Debug for Identities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identities").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn client_of_a_node_is_created_once() {
+        let created = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&created);
+        let identities = Identities::new(move |_| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            None
+        });
+        for name in ["a", "b", "a", "b"] {
+            assert!(identities.clone().client(Identity::Node(name)).is_none());
+        }
+        assert_eq!(created.load(Ordering::SeqCst), 2);
     }
 }

@@ -13,6 +13,7 @@ use futures::future::BoxFuture;
 use windlass_api::{Cause, GroupResource, Status};
 
 use crate::{
+    aggregation::Aggregation,
     authz::Authorizer,
     registry::{Admission, Attributes, Operation, Registry},
     resource::{Item, OwnRules, Target},
@@ -98,6 +99,7 @@ pub(crate) fn chain(
     pod_accounts: PodAccounts,
     configuration: &AdmissionConfiguration,
     authorizer: Arc<Authorizer>,
+    aggregation: &Arc<Aggregation>,
 ) -> Vec<Arc<dyn Admission>> {
     let plugins = configuration.plugins();
     let authorizer = || Arc::clone(&authorizer);
@@ -126,7 +128,10 @@ pub(crate) fn chain(
             "ExtendedResourceToleration" => chain.push(Arc::new(ExtendedResources)),
             "DefaultStorageClass" => chain.push(Arc::new(DEFAULT_STORAGE_CLASS)),
             "StorageObjectInUseProtection" => chain.push(Arc::new(ProtectStorage)),
-            "OwnerReferencesPermissionEnforcement" => chain.push(Arc::new(OwnerReferences(authorizer()))),
+            "OwnerReferencesPermissionEnforcement" => {
+                chain
+                    .push(Arc::new(OwnerReferences { authorizer: authorizer(), aggregation: Arc::clone(aggregation) }));
+            }
             "PersistentVolumeClaimResize" => chain.push(Arc::new(ClaimResize)),
             "RuntimeClass" => chain.push(Arc::new(RuntimeClasses)),
             "CertificateApproval" => chain.push(Arc::new(CertificateDecisions::approval(authorizer()))),

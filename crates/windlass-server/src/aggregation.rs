@@ -33,8 +33,9 @@ use std::{
 };
 
 use parking_lot::RwLock;
+use serde_json::Value;
 
-use crate::{discovery::ForeignVersion, openapi::ForeignPaths};
+use crate::{discovery::ForeignVersion, object::Tree, openapi::ForeignPaths};
 
 mod controller;
 mod availability;
@@ -113,6 +114,14 @@ impl Remotes {
     /// Returns the group versions for discovery.
     pub(crate) fn versions(&self) -> Vec<ForeignVersion<'_>> {
         self.services.values().map(|remote| remote.version()).collect()
+    }
+
+    /// Returns the plural name of a kind of another server, and whether it is namespaced. `None` if it is not known.
+    pub(crate) fn resource(&self, group: &str, version: &str, kind: &str) -> Option<(String, bool)> {
+        let resources = self.services.get(&format!("{version}.{group}"))?.version().resources?;
+        let of_kind = |resource: &&Value| resource.text(&["responseKind", "kind"]) == kind;
+        let resource = resources.items(&[]).iter().find(of_kind)?;
+        Some((resource.text(&["resource"]).to_owned(), resource.text(&["scope"]) == "Namespaced"))
     }
 
     /// Returns a number that differs after each change.

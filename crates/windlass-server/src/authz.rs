@@ -41,7 +41,7 @@ use self::{
     webhook::Opinion,
 };
 pub(crate) use self::{
-    coverage::missing,
+    coverage::{missing, uncovered},
     node::node_name,
     policy::{Grants, RoleName, is_policy, missing_roles_error},
     rule::{Rule, quoted},

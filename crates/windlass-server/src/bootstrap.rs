@@ -16,8 +16,9 @@ use windlass_api::{Clock, Entropy, Status, format_time};
 
 use crate::{
     admission::{self, AdmissionConfiguration, PodAccounts},
+    aggregation::Aggregation,
     apiextensions,
-    authz::{self, Authorizer, default_roles},
+    authz::{self, Authorizer},
     extension::ExtensionApi,
     flow_control::FlowControl,
     kinds::{
@@ -37,6 +38,7 @@ mod extensions;
 mod flow_control;
 mod identity_lease;
 mod presence;
+mod roles;
 
 use self::endpoints::Endpoint;
 pub(crate) use self::{
@@ -97,6 +99,7 @@ pub(crate) async fn start(
     entropy: Entropy,
     choices: RegistryOptions,
     authorizer: Arc<Authorizer>,
+    aggregation: &Arc<Aggregation>,
     own: Announced,
 ) -> Result<(Registry, Option<Presence>), Status> {
     let RegistryOptions {
@@ -114,7 +117,7 @@ pub(crate) async fn start(
     let commits = authorizer.last_commits();
     let plugins = match &extension {
         Some(api) => admission::extension_chain(api.rules().clone(), authorizer),
-        None => admission::chain(kubernetes, pod_accounts, &admission, authorizer),
+        None => admission::chain(kubernetes, pod_accounts, &admission, authorizer, aggregation),
     };
     let registry = Registry::new(storage, kinds::built_ins(&options), plugins, clock, entropy).await?;
     if let Some(api) = &extension {
@@ -202,11 +205,10 @@ pub(crate) fn is_deferred(group: &str) -> bool {
     DEFERRED_GROUPS.contains(&group)
 }
 
-/// Creates missing roles, flow control objects and API services. Applies the flow control objects from now on.
+/// Creates or completes the roles, and creates missing flow control objects and API services. Applies the flow control
+/// objects from now on.
 pub(crate) async fn ensure_deferred(registry: &Registry, flow_control: &FlowControl) -> Result<(), Status> {
-    for role in default_roles::recorded(registry.resources().kubernetes()) {
-        ensure(registry, authz::GROUP, role.plural, role.namespace, role.object).await?;
-    }
+    roles::ensure_all(registry).await?;
     extensions::ensure_all(registry).await?;
     flow_control::start(registry, flow_control.fairness()).await
 }

@@ -27,6 +27,7 @@ use crate::{
     kubernetes::KubernetesVersion,
     metrics::Metrics,
     registry::Registry,
+    single_flight::SingleFlight,
     storage::Storage,
 };
 
@@ -48,10 +49,14 @@ pub(crate) struct State {
     pub(crate) request_timeout: Duration,
     /// Created with the first request that needs it.
     pub(crate) registry: OnceCell<Registry>,
+    /// The start of the registry in progress.
+    pub(crate) start: SingleFlight<Result<(), Status>>,
     /// The presence among the servers over a shared storage, while the server is announced.
     pub(crate) presence: Mutex<Option<Presence>>,
     /// Set when the objects of [`bootstrap::ensure_deferred`] exist.
     pub(crate) deferred: OnceCell<()>,
+    /// The creation of these objects in progress.
+    pub(crate) deferring: SingleFlight<Result<(), Status>>,
     /// `true` when long-running responses must end.
     pub(crate) stopping: watch::Sender<bool>,
     pub(crate) metrics: Metrics,
@@ -89,12 +94,14 @@ impl fmt::Debug for AddedCheck {
 pub(crate) struct Stopping(pub(crate) watch::Receiver<bool>);
 
 impl State {
-    /// Returns the registry, and starts it with the first request that needs it. A failed start is retried. A start
-    /// continues when its request ends or is not polled.
+    /// Returns the registry, and starts it with the first request that needs it. Requests share a start, and its error. A
+    /// later request retries a failed one. A start continues when its request ends or is not polled.
     pub(crate) async fn registry(&self) -> Result<&Registry, Status> {
         if self.registry.get().is_none() {
-            self.run(|state| async move { state.registry.get_or_try_init(|| state.start_registry()).await.map(drop) })
-                .await?;
+            let start = |state: Arc<Self>| async move {
+                state.registry.get_or_try_init(|| state.start_registry()).await.map(drop)
+            };
+            self.run(&self.start, start).await?;
         }
         self.registry.get().ok_or_else(|| Status::internal("the server has not started"))
     }
@@ -104,7 +111,7 @@ impl State {
         let (storage, authorizer) = (self.storage.clone(), Arc::clone(&self.authorizer));
         let own = Announced { address: self.address(), stopping: self.stopping.subscribe() };
         let (registry, presence) =
-            bootstrap::start(storage, clock, entropy, self.choices.clone(), authorizer, own).await?;
+            bootstrap::start(storage, clock, entropy, self.choices.clone(), authorizer, &self.aggregation, own).await?;
         *self.presence.lock() = presence;
         registry.keep_task(aggregation::start(&registry, &self.aggregation).await?);
         let authorities = self.authorities.lock().clone();
@@ -120,22 +127,26 @@ impl State {
         if self.deferred.initialized() {
             return Ok(());
         }
-        self.run(|state| async move {
+        let create = |state: Arc<Self>| async move {
             let registry = state.registry().await?;
             let create = || bootstrap::ensure_deferred(registry, &state.flow_control);
             state.deferred.get_or_try_init(create).await.copied()
-        })
-        .await
+        };
+        self.run(&self.deferring, create).await
     }
 
     /// Runs work that several requests wait for in a task, which a request that is not polled does not delay.
-    async fn run<W>(&self, work: impl FnOnce(Arc<Self>) -> W) -> Result<(), Status>
+    async fn run<W>(
+        &self,
+        flight: &SingleFlight<Result<(), Status>>,
+        work: impl FnOnce(Arc<Self>) -> W,
+    ) -> Result<(), Status>
     where
         W: Future<Output = Result<(), Status>> + Send + 'static,
     {
         let state = self.this.upgrade().ok_or_else(|| Status::internal("the server has ended"))?;
-        let work: BoxFuture<'static, _> = Box::pin(work(state));
-        tokio::spawn(work).await.unwrap_or_else(|error| Err(Status::internal(error)))
+        let lost = || Err(Status::internal("the start of the server has ended"));
+        flight.join(|| Box::pin(work(state)), lost).await
     }
 
     /// Decides whether a user may perform a request, by the current roles.

@@ -3,21 +3,13 @@
 use std::{fmt, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
-use rcgen::{
-    BasicConstraints, CertificateParams, CertificateSigningRequestParams, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose,
-};
-use x509_parser::{
-    certificate::X509Certificate, certification_request::X509CertificationRequest, pem::parse_x509_pem,
-    prelude::FromDer,
-};
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
-use super::{Certificate, CertificateError, KeyedCertificate, PrivateKey, Usage, request};
+use super::{
+    Certificate, CertificateError, KeyedCertificate, PrivateKey, Usage, certificate, request, signing::Requested,
+};
 
 const WHAT: &str = "certificate";
-const REQUEST: &str = "certificate signing request";
-/// The beginning of a block in PEM.
-const BLOCK: &str = "-----BEGIN";
 /// The time by which the start of validity is moved back, because clocks differ.
 const HEAD_START: SignedDuration = SignedDuration::from_hours(1);
 
@@ -122,25 +114,22 @@ impl CertificateAuthority {
         KeyedCertificate::new(Certificate::from_pem(&certificate)?, key)
     }
 
-    /// Signs a certificate signing request in PKCS #10, whose key is known only to the requester. The subject, the
-    /// alternative names and the public key are those of the request, so check them before. Requested usages are ignored,
-    /// and the certificate is not that of an authority.
+    /// Signs a certificate signing request in PKCS #10, whose key is known only to the requester. The request is in DER,
+    /// so that a caller who checks it and the authority read the same one. The subject, the alternative names and the
+    /// public key are those of the request, so check them before. Subject and key are copied byte for byte. Other
+    /// requested extensions are ignored, and the certificate is not that of an authority.
     ///
     /// # Errors
-    /// Returns an error if the text is not exactly one request in PEM, or if the request has a subject with several values
-    /// of one attribute, a signature algorithm for another curve, or extensions other than names, usages and constraints.
-    pub fn sign(&self, request: &str, usages: &[Usage], validity: Validity) -> Result<Certificate, CertificateError> {
-        let der = single_request(request)?;
-        let read = |error: rcgen::Error| CertificateError::read(REQUEST, error);
-        let mut asked = CertificateSigningRequestParams::from_der(&der.as_slice().into()).map_err(read)?;
-        asked.params.is_ca = IsCa::ExplicitNoCa;
-        asked.params.key_usages.clear();
-        asked.params.extended_key_usages.clear();
-        allow(&mut asked.params, usages);
-        validity.apply(&mut asked.params);
-        let made = asked.signed_by(&self.issuer).map_err(|error| CertificateError::create(WHAT, error))?;
-        check_identity(&der, made.der())?;
-        Certificate::from_pem(&made.pem())
+    /// Returns an error if the request cannot be parsed, or if its signature is not valid.
+    pub fn sign(&self, request: &[u8], usages: &[Usage], validity: Validity) -> Result<Certificate, CertificateError> {
+        let made = Requested::parse(request).and_then(|request| {
+            let mut params = request.params()?;
+            allow(&mut params, usages);
+            validity.apply(&mut params);
+            request.sign(&params, &self.issuer, self.keyed.key().pair())
+        });
+        let made = made.map_err(|error| CertificateError::create(WHAT, error))?;
+        Certificate::from_pem(&certificate::pem(&made))
     }
 }
 
@@ -176,36 +165,6 @@ impl Leaf {
         let common_name = names.first().cloned().unwrap_or_default();
         Self { common_name, organization: None, names, usages: vec![Usage::DigitalSignature, Usage::ServerAuth] }
     }
-}
-
-/// Returns the request in DER of a text with exactly one block. Parsers of PEM differ in the block that they take from
-/// several, so the request that was checked could be another one.
-fn single_request(pem: &str) -> Result<Vec<u8>, CertificateError> {
-    let error = |why: &str| CertificateError::read(REQUEST, why.to_owned());
-    if !pem.trim_start().starts_with(BLOCK) || pem.matches(BLOCK).count() != 1 {
-        return Err(error("exactly one PEM block is required"));
-    }
-    let (_, block) = parse_x509_pem(pem.trim_start().as_bytes()).map_err(|why| error(&why.to_string()))?;
-    if block.label != "CERTIFICATE REQUEST" {
-        return Err(error("PEM block type must be CERTIFICATE REQUEST"));
-    }
-    Ok(block.contents)
-}
-
-/// Checks that a certificate has the subject and the key of its request.
-fn check_identity(request: &[u8], certificate: &[u8]) -> Result<(), CertificateError> {
-    let (_, request) =
-        X509CertificationRequest::from_der(request).map_err(|error| CertificateError::read(REQUEST, error))?;
-    let (_, certificate) =
-        X509Certificate::from_der(certificate).map_err(|error| CertificateError::read(WHAT, error))?;
-    let info = &request.certification_request_info;
-    if info.subject.as_raw() != certificate.subject().as_raw() {
-        return Err(CertificateError::create(WHAT, "subjects with several values of one attribute are not supported"));
-    }
-    if info.subject_pki.raw != certificate.public_key().raw {
-        return Err(CertificateError::create(WHAT, "the signature algorithm of the request does not fit its key"));
-    }
-    Ok(())
 }
 
 fn allow(params: &mut CertificateParams, usages: &[Usage]) {

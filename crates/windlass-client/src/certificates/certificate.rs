@@ -143,7 +143,8 @@ fn moment(time: ASN1Time) -> Result<Timestamp, jiff::Error> {
     Timestamp::from_second(time.timestamp())
 }
 
-fn pem(certificate: &CertificateDer<'_>) -> String {
+/// Returns a certificate in DER as PEM.
+pub(super) fn pem(certificate: &[u8]) -> String {
     const LINE: usize = 64;
     let encoded = BASE64_STANDARD.encode(certificate);
     let lines: Vec<_> = encoded.as_bytes().chunks(LINE).map(String::from_utf8_lossy).collect();

@@ -1,4 +1,6 @@
 use jiff::SignedDuration;
+use rcgen::{PublicKeyData as _, SigningKey as _};
+use rustls::pki_types::{CertificateSigningRequestDer, pem::PemObject as _};
 use windlass_api::ErrorChain;
 
 use super::*;
@@ -104,7 +106,9 @@ fn request_is_signed_for_the_requesters_key() {
     let authority = CertificateAuthority::self_signed("a", day()).unwrap();
     let key = PrivateKey::generate().unwrap();
     let request = CertificateRequest::serving("example.com/x", "hooks", ["localhost", "10.0.0.7"]);
-    let signed = authority.sign(&request.to_pem(&key).unwrap(), &request.usages, day()).unwrap();
+    let pem = request.to_pem(&key).unwrap();
+    let der = CertificateSigningRequestDer::from_pem_slice(pem.as_bytes()).unwrap();
+    let signed = authority.sign(&der, &request.usages, day()).unwrap();
     assert!(request.is_met_by(&signed));
     let mut more = request.clone();
     more.names.push("other".to_owned());
@@ -113,23 +117,6 @@ fn request_is_signed_for_the_requesters_key() {
     assert!(!more.is_met_by(&signed) && !of.is_met_by(&signed));
     let keyed = KeyedCertificate::new(signed, key).unwrap();
     handshake(&keyed.identity(), authority.certificate().to_pem(), "localhost").unwrap();
-    let error = authority.sign("no request", &[], day()).unwrap_err();
-    assert_eq!(error.to_string(), "not a usable certificate signing request in PEM");
-}
-
-#[test]
-fn only_the_single_request_of_a_text_is_signed() {
-    let authority = CertificateAuthority::self_signed("a", day()).unwrap();
-    let request = |name: &str| {
-        let request = CertificateRequest::client("kubernetes.io/kube-apiserver-client", name);
-        request.to_pem(&PrivateKey::generate().unwrap()).unwrap()
-    };
-    let refused = |text: &str| ErrorChain(&authority.sign(text, &[], day()).unwrap_err()).to_string();
-    // A parser that searches for the text anywhere takes the first block, and one that reads lines the second.
-    for text in [format!("x{}{}", request("eve"), request("alice")), format!("{}{}", request("a"), request("b"))] {
-        assert!(refused(&text).ends_with("exactly one PEM block is required"), "{}", refused(&text));
-    }
-    assert!(refused(authority.certificate().to_pem()).ends_with("PEM block type must be CERTIFICATE REQUEST"));
 }
 
 #[test]
@@ -139,9 +126,9 @@ fn requested_usages_and_authority_are_not_granted() {
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     params.key_usages = vec![rcgen::KeyUsagePurpose::KeyCertSign];
     params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
-    let request = params.serialize_request(&key).unwrap().pem().unwrap();
+    let request = params.serialize_request(&key).unwrap();
     let authority = CertificateAuthority::self_signed("a", day()).unwrap();
-    let signed = authority.sign(&request, &[Usage::DigitalSignature, Usage::ServerAuth], day()).unwrap();
+    let signed = authority.sign(request.der(), &[Usage::DigitalSignature, Usage::ServerAuth], day()).unwrap();
     let (_, block) = x509_parser::pem::parse_x509_pem(signed.to_pem().as_bytes()).unwrap();
     let certificate = block.parse_x509().unwrap();
     assert!(!certificate.is_ca());
@@ -151,17 +138,95 @@ fn requested_usages_and_authority_are_not_granted() {
     assert!(purposes.server_auth && !purposes.client_auth);
 }
 
+/// Returns a request with a subject and a key in DER, signed by the key.
+fn request(subject: &[u8], key: &rcgen::KeyPair) -> Vec<u8> {
+    let info = yasna::construct_der(|writer| {
+        writer.write_sequence(|writer| {
+            writer.next().write_u8(0);
+            writer.next().write_der(subject);
+            writer.next().write_der(&key.subject_public_key_info());
+            writer.next().write_tagged_implicit(yasna::Tag::context(0), |writer| writer.write_set_of(|_| {}));
+        });
+    });
+    let signature = key.sign(&info).unwrap();
+    yasna::construct_der(|writer| {
+        writer.write_sequence(|writer| {
+            writer.next().write_der(&info);
+            writer.next().write_sequence(|writer| {
+                let ecdsa_with_sha384 = [1, 2, 840, 10045, 4, 3, 3];
+                writer.next().write_oid(&yasna::models::ObjectIdentifier::from_slice(&ecdsa_with_sha384));
+            });
+            writer.next().write_bitvec_bytes(&signature, signature.len() * 8);
+        });
+    })
+}
+
+/// Returns a subject in DER. Each part has the attributes of one set.
+fn subject(parts: &[&[(u64, yasna::Tag, &str)]]) -> Vec<u8> {
+    yasna::construct_der(|writer| {
+        writer.write_sequence(|writer| {
+            for attributes in parts {
+                writer.next().write_set_of(|writer| {
+                    for (attribute, tag, value) in *attributes {
+                        writer.next().write_sequence(|writer| {
+                            writer
+                                .next()
+                                .write_oid(&yasna::models::ObjectIdentifier::from_slice(&[2, 5, 4, *attribute]));
+                            writer.next().write_tagged_implicit(*tag, |writer| writer.write_bytes(value.as_bytes()));
+                        });
+                    }
+                });
+            }
+        });
+    })
+}
+
+const NAME: u64 = 3;
+const ORGANIZATION: u64 = 10;
+
 #[test]
-fn subject_that_cannot_be_copied_is_refused() {
-    let key = rcgen::KeyPair::generate().unwrap();
-    let mut params = rcgen::CertificateParams::new([]).unwrap();
-    // The second one has the type of the first one in the encoding.
-    params.distinguished_name.push(rcgen::DnType::OrganizationName, "dev");
-    params.distinguished_name.push(rcgen::DnType::CustomDnType(vec![2, 5, 4, 10]), "ops");
-    let request = params.serialize_request(&key).unwrap().pem().unwrap();
+fn subject_and_key_of_a_request_are_copied() {
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
+    let [utf8, printable] = [yasna::tags::TAG_UTF8STRING, yasna::tags::TAG_PRINTABLESTRING];
+    let subjects = [
+        subject(&[&[(ORGANIZATION, utf8, "dev")], &[(ORGANIZATION, printable, "ops")], &[(NAME, printable, "jane")]]),
+        // Go writes several organizations as one set.
+        subject(&[&[(ORGANIZATION, printable, "dev"), (ORGANIZATION, printable, "ops")], &[(NAME, utf8, "jane")]]),
+        subject(&[&[(NAME, utf8, "jane")], &[(12, utf8, "title")], &[(ORGANIZATION, utf8, "dev")]]),
+        subject(&[]),
+    ];
     let authority = CertificateAuthority::self_signed("a", day()).unwrap();
-    let error = ErrorChain(&authority.sign(&request, &[], day()).unwrap_err()).to_string();
-    assert!(error.ends_with("subjects with several values of one attribute are not supported"), "{error}");
+    for subject in subjects {
+        let signed = authority.sign(&request(&subject, &key), &[Usage::ClientAuth], day()).unwrap();
+        let (_, block) = x509_parser::pem::parse_x509_pem(signed.to_pem().as_bytes()).unwrap();
+        let certificate = block.parse_x509().unwrap();
+        assert_eq!(certificate.subject().as_raw(), subject);
+        assert_eq!(certificate.public_key().raw, key.subject_public_key_info());
+        let (_, issuer) = x509_parser::pem::parse_x509_pem(authority.certificate().to_pem().as_bytes()).unwrap();
+        let issuer = issuer.parse_x509().unwrap();
+        certificate.verify_signature(Some(issuer.public_key())).unwrap();
+        assert_eq!(certificate.issuer().as_raw(), issuer.subject().as_raw());
+    }
+    let subject = subject(&[&[(ORGANIZATION, utf8, "dev"), (ORGANIZATION, utf8, "ops")]]);
+    let signed = authority.sign(&request(&subject, &key), &[], day()).unwrap();
+    assert_eq!(signed.organizations, ["dev", "ops"]);
+}
+
+#[test]
+fn unreadable_and_unsigned_requests_are_refused() {
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap();
+    let authority = CertificateAuthority::self_signed("a", day()).unwrap();
+    let refused = |request: &[u8]| ErrorChain(&authority.sign(request, &[], day()).unwrap_err()).to_string();
+    let valid = request(&subject(&[]), &key);
+    let mut forged = valid.clone();
+    *forged.last_mut().unwrap() ^= 1;
+    assert!(refused(&forged).contains("the signature of the request is not valid"), "{}", refused(&forged));
+    let longer = [&*valid, b"x"].concat();
+    assert!(refused(&longer).contains("there are bytes after its end"), "{}", refused(&longer));
+    assert!(refused(b"no request").contains("the request cannot be parsed"), "{}", refused(b"no request"));
+    // Programs differ in how they decode it.
+    let wide = subject(&[&[(NAME, yasna::tags::TAG_BMPSTRING, "\0a")]]);
+    assert!(refused(&request(&wide, &key)).contains("a value of the subject is not supported"));
 }
 
 #[test]

@@ -26,6 +26,8 @@ const SERVER_AUTH: &str = "server auth";
 /// The content of a request in PKCS #10.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Content {
+    /// The request itself, so that the checked one is signed.
+    pub(super) der: Vec<u8>,
     pub(super) common_name: String,
     organizations: Vec<String>,
     dns_names: usize,
@@ -52,6 +54,7 @@ impl Content {
         let mut content = Self {
             common_name: subject.iter_common_name().last().map(text).unwrap_or_default(),
             organizations: subject.iter_organization().map(text).collect(),
+            der: block.contents.clone(),
             ..Self::default()
         };
         for extension in request.requested_extensions().into_iter().flatten() {

@@ -49,11 +49,12 @@ async fn reconcile(
     let mut changed = request.clone();
     let status = changed.status.get_or_insert_default();
     let signed = content.check(request).and_then(|()| {
-        let text = String::from_utf8_lossy(&request.spec.request.0);
         let usages = request.spec.usages.as_deref().unwrap_or_default();
         let (from, until) = validity(request.spec.expiration_seconds, now);
         // Another attempt has the same result.
-        signer.sign(CertificateOrder { request: &text, usages, from, until }).map_err(|error| with_causes(&*error))
+        signer
+            .sign(CertificateOrder { request: &content.der, usages, from, until })
+            .map_err(|error| with_causes(&*error))
     });
     match signed {
         Ok(certificate) => status.certificate = Some(ByteString(certificate.into_bytes())),

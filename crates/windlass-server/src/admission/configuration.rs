@@ -1,30 +1,35 @@
 //! The configuration of the admission plugins, in the formats of kube-apiserver's
 //! `--admission-control-config-file`.
 
-use std::{collections::HashSet, hash::Hash};
-
 use serde::Deserialize;
 use serde_json::Value;
-use windlass_api::{BoxError, quota::ScopeRequirement};
+use windlass_api::BoxError;
 
 use super::{
-    event_rates::{EventRates, Limit, Scope},
+    event_rates::{EventRates, Limit},
     node_selectors::NodeSelectors,
     plugins::AdmissionPlugins,
-    pod_security::{Exemptions, Level, PodSecurity, Policy, Standard, Version},
+    pod_security::{Exemptions, PodSecurity, Policy},
     quota::{LimitedResource, ResourceQuotas},
     tolerations::RestrictTolerations,
 };
 use crate::{
-    object::{Errors, Path, Tree, dns_label, dns_subdomain},
+    object::{Errors, Path},
     webhook::WebhookUsers,
 };
 
+mod checks;
+mod event_rates;
+mod node_selectors;
+mod pod_security;
+mod quota;
+mod tolerations;
+mod webhook_users;
+
+use self::{checks::check_kind, pod_security::PodSecurityFile, quota::QuotaFile};
+
 const VERSION: &str = "apiserver.config.k8s.io/v1";
 const KIND: &str = "AdmissionConfiguration";
-/// The number of buckets of an event limit without a `cacheSize`, as in kube-apiserver.
-const DEFAULT_CACHE_SIZE: usize = 4096;
-
 /// The admission plugins of a server and their configuration.
 ///
 /// These plugins can be configured: `PodSecurity`, `ResourceQuota`, `EventRateLimit`, `PodNodeSelector`,
@@ -103,59 +108,6 @@ struct Plugin {
     #[serde(default)]
     path: String,
     configuration: Option<Value>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct PodSecurityFile {
-    #[serde(default)]
-    api_version: String,
-    #[serde(default)]
-    kind: String,
-    #[serde(default)]
-    defaults: DefaultsFile,
-    #[serde(default)]
-    exemptions: ExemptionsFile,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-struct DefaultsFile {
-    enforce: String,
-    enforce_version: String,
-    audit: String,
-    audit_version: String,
-    warn: String,
-    warn_version: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct ExemptionsFile {
-    usernames: Vec<String>,
-    namespaces: Vec<String>,
-    runtime_classes: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct QuotaFile {
-    #[serde(default)]
-    api_version: String,
-    #[serde(default)]
-    kind: String,
-    #[serde(default)]
-    limited_resources: Vec<LimitedFile>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-#[derive(Default)]
-struct LimitedFile {
-    api_group: String,
-    resource: String,
-    match_contains: Vec<String>,
-    match_scopes: Vec<Value>,
 }
 
 impl AdmissionConfiguration {
@@ -249,148 +201,6 @@ impl AdmissionConfiguration {
         if problems.is_empty() { Ok(self) } else { Err(AdmissionConfigurationError::Invalid(problems)) }
     }
 
-    fn set_pod_security(&mut self, file: PodSecurityFile, errors: &mut Errors) {
-        let versions =
-            ["v1", "v1beta1", "v1alpha1"].map(|version| format!("pod-security.admission.config.k8s.io/{version}"));
-        let versions: Vec<&str> = versions.iter().map(String::as_str).collect();
-        check_kind((&file.api_version, &file.kind), &versions, "PodSecurityConfiguration", errors);
-        let defaults = &file.defaults;
-        let mut standard = |mode: &str, level: &str, version: &str| Standard {
-            level: parsed(&format!("defaults.{mode}"), level, Level::parse, errors),
-            version: parsed(&format!("defaults.{mode}-version"), version, Version::parse, errors),
-        };
-        self.policy = Policy {
-            enforce: standard("enforce", &defaults.enforce, &defaults.enforce_version),
-            warn: standard("warn", &defaults.warn, &defaults.warn_version),
-            audit: standard("audit", &defaults.audit, &defaults.audit_version),
-        };
-        let ExemptionsFile { usernames, namespaces, runtime_classes } = file.exemptions;
-        let is_named = |name: &str| {
-            if name.is_empty() { vec!["username must not be empty".to_owned()] } else { Vec::new() }
-        };
-        self.exemptions = Exemptions {
-            namespaces: checked("exemptions.namespaces", namespaces, dns_label, errors),
-            runtime_classes: checked("exemptions.runtimeClasses", runtime_classes, dns_subdomain, errors),
-            usernames: checked("exemptions.usernames", usernames, is_named, errors),
-        };
-    }
-
-    fn set_quota(&mut self, file: QuotaFile, errors: &mut Errors) {
-        match &*file.api_version {
-            "resourcequota.admission.k8s.io/v1alpha1" | "resourcequota.admission.k8s.io/v1beta1" => {
-                check_kind((&file.api_version, &file.kind), &[&*file.api_version], "Configuration", errors);
-            }
-            _ => check_kind((&file.api_version, &file.kind), &[VERSION], "ResourceQuotaConfiguration", errors),
-        }
-        let list = Path::new("limitedResources");
-        for (index, limited) in file.limited_resources.into_iter().enumerate() {
-            if limited.resource.is_empty() {
-                errors.required(&list.index(index).child("resource"), "");
-            }
-            self.limited.push(LimitedResource {
-                group: limited.api_group,
-                plural: limited.resource,
-                match_contains: limited.match_contains,
-                match_scopes: ScopeRequirement::list(&limited.match_scopes).collect(),
-            });
-        }
-    }
-
-    fn set_event_limits(&mut self, file: &Value, errors: &mut Errors) {
-        check_file(file, "eventratelimit.admission.k8s.io", &["limits"], errors);
-        let list = Path::new("limits");
-        for (index, limit) in file.items(&["limits"]).iter().enumerate() {
-            let path = list.index(index);
-            check_fields(limit, &["type", "qps", "burst", "cacheSize"], &path, errors);
-            let kind = limit.text(&["type"]);
-            let scope = Scope::ALL.iter().find(|(name, _)| *name == kind).map(|(_, scope)| *scope);
-            if scope.is_none() {
-                errors.unsupported(&path.child("type"), kind, &Scope::ALL.map(|(name, _)| name));
-            }
-            let number = |field: &str, least: i64, detail: &str, errors: &mut Errors| {
-                let number = limit.int(&[field]).unwrap_or_default();
-                if number < least {
-                    errors.invalid(&path.child(field), &number, detail);
-                }
-                u32::try_from(number).unwrap_or(u32::MAX)
-            };
-            let burst = number("burst", 1, "must be positive", errors);
-            let qps = number("qps", 1, "must be positive", errors);
-            let size = match scope {
-                Some(Scope::Server) => 1,
-                _ => number("cacheSize", 0, "must not be negative", errors),
-            };
-            let cache_size = if size == 0 { DEFAULT_CACHE_SIZE } else { size as usize };
-            self.event_limits.extend(scope.map(|scope| Limit { scope, qps, burst, cache_size }));
-        }
-    }
-
-    /// Reads labels by namespace. This configuration has no version.
-    fn set_node_selectors(&mut self, file: &Value, errors: &mut Errors) {
-        check_fields(file, &["podNodeSelectorPluginConfig"], &Path::new(""), errors);
-        let path = Path::new("podNodeSelectorPluginConfig");
-        check_type(file, "podNodeSelectorPluginConfig", Value::is_object, "must be an object", errors);
-        for (namespace, labels) in file.entries(&["podNodeSelectorPluginConfig"]) {
-            match labels.as_str() {
-                Some(labels) => drop(self.node_selectors.selectors.insert(namespace.clone(), labels.to_owned())),
-                None => errors.invalid(&path.child(namespace), labels, "must be labels, such as a=b,c=d"),
-            }
-        }
-    }
-
-    fn set_tolerations(&mut self, file: &Value, errors: &mut Errors) {
-        check_file(file, "podtolerationrestriction.admission.k8s.io", &["default", "whitelist"], errors);
-        self.tolerations.default = file.items(&["default"]).to_vec();
-        self.tolerations.allowed = file.items(&["whitelist"]).to_vec();
-        for (field, list) in [("default", &self.tolerations.default), ("whitelist", &self.tolerations.allowed)] {
-            let path = Path::new(field);
-            for (index, toleration) in list.iter().enumerate() {
-                let fields = ["key", "operator", "value", "effect", "tolerationSeconds"];
-                let path = path.index(index);
-                check_fields(toleration, &fields, &path, errors);
-                for field in &fields[..4] {
-                    if toleration.get(field).is_some_and(|value| !value.is_string()) {
-                        errors.invalid(&path.child(field), &toleration[field], "must be a string");
-                    }
-                }
-                if toleration.get("tolerationSeconds").is_some_and(|seconds| !seconds.is_i64()) {
-                    errors.invalid(
-                        &path.child("tolerationSeconds"),
-                        &toleration["tolerationSeconds"],
-                        "must be an integer",
-                    );
-                }
-            }
-            check_type(file, field, Value::is_array, "must be an array", errors);
-        }
-    }
-
-    /// Reads the kubeconfig with the credentials for webhooks.
-    fn set_webhook_users(
-        &mut self,
-        index: usize,
-        file: &Value,
-        read: &dyn Fn(&str) -> Result<Value, BoxError>,
-        errors: &mut Errors,
-    ) -> Result<(), BoxError> {
-        let (version, kind) = (file.text(&["apiVersion"]), file.text(&["kind"]));
-        match version {
-            "apiserver.config.k8s.io/v1alpha1" => check_kind((version, kind), &[version], "WebhookAdmission", errors),
-            _ => check_kind((version, kind), &[VERSION], "WebhookAdmissionConfiguration", errors),
-        }
-        check_fields(file, &["apiVersion", "kind", "kubeConfigFile"], &Path::new(""), errors);
-        let path = file.text(&["kubeConfigFile"]);
-        if path.is_empty() {
-            return Ok(());
-        }
-        if !std::path::Path::new(path).is_absolute() {
-            errors.invalid(&Path::new("kubeConfigFile"), path, "must be an absolute file path");
-            return Ok(());
-        }
-        self.webhook_users[index] = WebhookUsers::parse(&read(path)?)?;
-        Ok(())
-    }
-
     pub(super) fn webhook_users(&self) -> [WebhookUsers; 2] {
         self.webhook_users.clone()
     }
@@ -426,76 +236,6 @@ fn joined(problems: &[String]) -> String {
         [only] => only.clone(),
         several => format!("[{}]", several.join(", ")),
     }
-}
-
-/// Checks the version, the kind and the fields of a configuration in the version `v1alpha1`.
-fn check_file(file: &Value, group: &str, fields: &[&str], errors: &mut Errors) {
-    let version = format!("{group}/v1alpha1");
-    check_kind((file.text(&["apiVersion"]), file.text(&["kind"])), &[&version], "Configuration", errors);
-    let known: Vec<&str> = fields.iter().copied().chain(["apiVersion", "kind"]).collect();
-    check_fields(file, &known, &Path::new(""), errors);
-}
-
-fn check_fields(value: &Value, known: &[&str], path: &Path<'_>, errors: &mut Errors) {
-    let Some(fields) = value.as_object() else {
-        errors.invalid(path, value, "must be an object");
-        return;
-    };
-    for field in fields.keys().filter(|field| !known.contains(&field.as_str())) {
-        errors.invalid_without_value(&path.child(field), "unknown field");
-    }
-}
-
-/// Checks the type of a field, if it has a value.
-fn check_type(file: &Value, field: &str, is_right: fn(&Value) -> bool, detail: &str, errors: &mut Errors) {
-    if let Some(value) = file.get(field).filter(|value| !value.is_null() && !is_right(value)) {
-        errors.invalid(&Path::new(field), value, detail);
-    }
-}
-
-fn check_kind((version, kind): (&str, &str), versions: &[&str], expected: &str, errors: &mut Errors) {
-    if !versions.contains(&version) {
-        errors.unsupported(&Path::new("apiVersion"), version, versions);
-    }
-    if kind != expected {
-        errors.unsupported(&Path::new("kind"), kind, &[expected]);
-    }
-}
-
-/// Parses a value with a default.
-fn parsed<T: Default>(
-    path: &str,
-    text: &str,
-    parse: impl Fn(&str) -> Result<T, &'static str>,
-    errors: &mut Errors,
-) -> T {
-    if text.is_empty() {
-        return T::default();
-    }
-    parse(text).unwrap_or_else(|detail| {
-        errors.invalid(&Path::new(path), text, detail);
-        T::default()
-    })
-}
-
-/// Returns a list of names as a set, and reports invalid and duplicate ones.
-fn checked<T: AsRef<str> + Eq + Hash + Clone>(
-    path: &str,
-    names: Vec<T>,
-    problems: impl Fn(&str) -> Vec<String>,
-    errors: &mut Errors,
-) -> HashSet<T> {
-    let mut known = HashSet::new();
-    for (index, name) in names.into_iter().enumerate() {
-        let path = Path::new(path);
-        let found = problems(name.as_ref());
-        if !found.is_empty() {
-            errors.invalid(&path.index(index), name.as_ref(), &found.join(", "));
-        } else if !known.insert(name.clone()) {
-            errors.duplicate(&path.index(index), name.as_ref());
-        }
-    }
-    known
 }
 
 #[cfg(test)]

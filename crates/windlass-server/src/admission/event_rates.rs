@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 use windlass_api::Status;
 
@@ -33,11 +34,14 @@ pub(super) enum Scope {
     SourceAndObject,
 }
 
+/// The hash of a key. Keys of sources and objects are as long as the fields of an event.
+type KeyHash = [u8; 32];
+
 /// Token buckets, by key. The least recently used one is dropped.
 #[derive(Debug, Default)]
 struct Buckets {
-    buckets: HashMap<String, Bucket>,
-    uses: BTreeMap<u64, String>,
+    buckets: HashMap<KeyHash, Bucket>,
+    uses: BTreeMap<u64, KeyHash>,
     counter: u64,
 }
 
@@ -83,9 +87,10 @@ impl EventRates {
 impl Buckets {
     /// Takes a token of a bucket. Returns `false` if there is none.
     fn take(&mut self, key: &str, limit: &Limit, now: Instant) -> bool {
+        let key: KeyHash = Sha256::digest(key).into();
         self.counter += 1;
         let (burst, used) = (f64::from(limit.burst), self.counter);
-        if let Some(bucket) = self.buckets.get_mut(key) {
+        if let Some(bucket) = self.buckets.get_mut(&key) {
             self.uses.remove(&bucket.used);
             bucket.used = used;
             let elapsed = now.saturating_duration_since(bucket.filled).as_secs_f64();
@@ -97,10 +102,10 @@ impl Buckets {
             {
                 self.buckets.remove(&oldest);
             }
-            self.buckets.insert(key.to_owned(), Bucket { tokens: burst, filled: now, used });
+            self.buckets.insert(key, Bucket { tokens: burst, filled: now, used });
         }
-        self.uses.insert(used, key.to_owned());
-        let Some(bucket) = self.buckets.get_mut(key).filter(|bucket| bucket.tokens >= 1.0) else { return false };
+        self.uses.insert(used, key);
+        let Some(bucket) = self.buckets.get_mut(&key).filter(|bucket| bucket.tokens >= 1.0) else { return false };
         bucket.tokens -= 1.0;
         true
     }
@@ -159,6 +164,17 @@ mod tests {
         assert_eq!([take("a"), take("a")], [true, false]);
         tokio::time::advance(Duration::from_mins(1)).await;
         assert_eq!([take("a"), take("a"), take("a"), take("a")], [true, true, true, false]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn long_keys_are_stored_as_hashes() {
+        let limit = limit(1, 1, 2);
+        let mut buckets = Buckets::default();
+        let [long, other] = ["a", "b"].map(|end| "k".repeat(1 << 20) + end);
+        let mut take = |key: &str| buckets.take(key, &limit, Instant::now());
+        assert_eq!([take(&long), take(&other), take(&long)], [true, true, false]);
+        let stored = buckets.buckets.keys().chain(buckets.uses.values());
+        assert_eq!(stored.map(|key| size_of_val(key)).collect::<Vec<_>>(), [32; 4]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ use windlass_api::Status;
 
 use crate::registry::{Admission, Attributes, Operation};
 use crate::{
+    aggregation::Aggregation,
     authz::{AccessAttributes, Authorizer, Decision, Object},
     object::{Tree, same},
     registry::Registry,
@@ -16,7 +17,11 @@ use crate::{
 /// Rejects changes of owner references by users who cannot delete the object, and references that block the deletion of
 /// owners whose finalizers the user cannot set.
 #[derive(Debug)]
-pub(crate) struct OwnerReferences(pub(crate) Arc<Authorizer>);
+pub(crate) struct OwnerReferences {
+    pub(crate) authorizer: Arc<Authorizer>,
+    /// The other API servers, whose objects can be owners, too.
+    pub(crate) aggregation: Arc<Aggregation>,
+}
 
 const PATH: [&str; 2] = ["metadata", "ownerReferences"];
 
@@ -96,7 +101,7 @@ impl OwnerReferences {
         verb: &str,
         object: Object<'_>,
     ) -> Result<Decision, Status> {
-        self.0.decide(registry.storage(), &write.context.user, &AccessAttributes::new(verb, object)).await
+        self.authorizer.decide(registry.storage(), &write.context.user, &AccessAttributes::new(verb, object)).await
     }
 
     /// Checks that the user may set finalizers of an owner.
@@ -108,7 +113,9 @@ impl OwnerReferences {
             .all()
             .iter()
             .filter(|resource| resource.group == group && resource.version == version && resource.kind == kind);
-        let Some(resource) = found.next() else {
+        let own = found.next().map(|resource| (resource.plural.clone(), resource.is_namespaced()));
+        // Another server replaces a version of this one.
+        let Some((resource, is_namespaced)) = self.aggregation.remotes().resource(group, version, kind).or(own) else {
             return Err(write.forbidden(format!(
                 "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion {api_version} \
                  Kind {kind}: no matches for kind {kind:?} in version {api_version:?}"
@@ -117,9 +124,9 @@ impl OwnerReferences {
         let object = Object::Resource {
             group,
             version,
-            resource: &resource.plural,
+            resource: &resource,
             subresource: "finalizers",
-            namespace: if resource.is_namespaced() { &write.namespace } else { "" },
+            namespace: if is_namespaced { &write.namespace } else { "" },
             name: owner.text(&["name"]),
         };
         let decision = self.decide(registry, write, "update", object).await?;

@@ -1,6 +1,6 @@
 //! Tolerations that pods get: the plugins `ExtendedResourceToleration` and `PodTolerationRestriction`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -121,13 +121,73 @@ impl RestrictTolerations {
             Some(allowed) => ("namespace", allowed),
             None => ("cluster", &self.allowed),
         };
-        let is_allowed = |toleration: &Value| allowed.iter().any(|other| is_superset(other, toleration));
-        if allowed.is_empty() || tolerations.iter().all(is_allowed) {
+        if allowed.is_empty() {
+            return Ok(());
+        }
+        let allowed = AllowedTolerations::new(allowed);
+        if tolerations.iter().all(|toleration| allowed.contain(toleration)) {
             return Ok(());
         }
         Err(Status::unclassified(format!(
             "pod tolerations (possibly merged with namespace default tolerations) conflict with its {scope} whitelist"
         )))
+    }
+}
+
+/// The tolerations that pods may have, for lookups. A pod has as many tolerations as fit in it, and so has a list.
+struct AllowedTolerations<'l> {
+    /// The tolerations themselves: key, operator, value, effect and seconds.
+    exact: HashSet<(&'l str, &'l str, &'l str, &'l str, Option<i64>)>,
+    /// The tolerations that include others, by operator, key, effect and value, with their seconds. `None` includes any.
+    inclusive: HashMap<(Operator, &'l str, &'l str, &'l str), Option<i64>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Operator {
+    Equal,
+    Exists,
+}
+
+fn fields(toleration: &Value) -> (&str, &str, &str, &str, Option<i64>) {
+    let [key, operator, value, effect] = ["key", "operator", "value", "effect"].map(|field| toleration.text(&[field]));
+    (key, operator, value, effect, toleration.int(&["tolerationSeconds"]))
+}
+
+impl<'l> AllowedTolerations<'l> {
+    fn new(list: &'l [Value]) -> Self {
+        let mut allowed = Self { exact: HashSet::new(), inclusive: HashMap::new() };
+        for toleration in list {
+            let (key, operator, value, effect, seconds) = fields(toleration);
+            allowed.exact.insert((key, operator, value, effect, seconds));
+            let place = match operator {
+                "Exists" => (Operator::Exists, key, effect, ""),
+                "Equal" | "" => (Operator::Equal, key, effect, value),
+                _ => continue,
+            };
+            let seconds = seconds.filter(|_| effect == "NoExecute");
+            let longest = allowed.inclusive.entry(place).or_insert(seconds);
+            *longest = longest.zip(seconds).map(|(one, other)| one.max(other));
+        }
+        allowed
+    }
+
+    /// Reports whether one of the tolerations includes another.
+    fn contain(&self, toleration: &Value) -> bool {
+        let (key, operator, value, effect, seconds) = fields(toleration);
+        if self.exact.contains(&(key, operator, value, effect, seconds)) {
+            return true;
+        }
+        let includes = |operator: Operator, key: &str, value: &str| {
+            [effect, ""].into_iter().any(|effect| {
+                let longest = self.inclusive.get(&(operator, key, effect, value));
+                longest.is_some_and(|longest| {
+                    longest.is_none_or(|longest| seconds.is_some_and(|seconds| seconds <= longest))
+                })
+            })
+        };
+        includes(Operator::Exists, key, "")
+            || includes(Operator::Exists, "", "")
+            || operator == "Equal" && includes(Operator::Equal, key, value)
     }
 }
 
@@ -207,6 +267,46 @@ mod tests {
         let many: Vec<Value> = (0..100_000).chain([0]).map(key).collect();
         assert_eq!(merge(many.clone()).len(), many.len());
         assert_eq!(merge((0..MERGED - 1).chain([0]).map(key).collect()).len(), MERGED - 1);
+    }
+
+    #[test]
+    fn lookup_finds_what_a_comparison_finds() {
+        let mut all = Vec::new();
+        for key in ["", "a"] {
+            for operator in ["", "Equal", "Exists", "Lt"] {
+                for value in ["", "v"] {
+                    for effect in ["", "NoExecute", "NoSchedule"] {
+                        for seconds in [Value::Null, json!(-1), json!(5), json!(9)] {
+                            all.push(json!({"key": key, "operator": operator, "value": value, "effect": effect,
+                                "tolerationSeconds": seconds}));
+                        }
+                    }
+                }
+            }
+        }
+        for larger in &all {
+            let allowed = AllowedTolerations::new(std::slice::from_ref(larger));
+            for other in &all {
+                assert_eq!(allowed.contain(other), is_superset(larger, other), "{larger} {other}");
+            }
+        }
+        let two = |one: Value, other: Value| {
+            let list = [one, other].map(|seconds| {
+                json!({"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds})
+            });
+            let seven = json!({"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 7});
+            AllowedTolerations::new(&list).contain(&seven)
+        };
+        assert_eq!([two(json!(5), json!(9)), two(json!(9), json!(5)), two(json!(5), json!(6))], [true, true, false]);
+        assert_eq!([two(json!(5), Value::Null), two(Value::Null, json!(5))], [true, true]);
+    }
+
+    #[test]
+    fn many_tolerations_are_not_compared_with_a_long_list() {
+        let list: Vec<Value> =
+            (0..50_000).map(|number| json!({"key": format!("k{number}"), "operator": "Exists"})).collect();
+        let allowed = AllowedTolerations::new(&list);
+        assert!(list.iter().rev().all(|toleration| allowed.contain(toleration)));
     }
 
     #[test]

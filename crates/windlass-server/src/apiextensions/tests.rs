@@ -19,12 +19,14 @@ use crate::{
 };
 
 async fn registry_over(storage: Arc<dyn Storage>) -> Registry {
+    let others = Arc::default();
     let started = bootstrap::start(
         storage,
         Clock::system(),
         Entropy::seeded(7),
         bootstrap::RegistryOptions::default(),
         Arc::default(),
+        &others,
         bootstrap::Announced::at("127.0.0.1:443"),
     );
     started.await.unwrap().0

@@ -6,20 +6,21 @@
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
-use futures::{
-    FutureExt as _,
-    future::{BoxFuture, Shared},
-};
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
-    sync::Semaphore,
+    sync::{Semaphore, oneshot},
     time::{self, Instant},
 };
 use windlass_api::{BoxError, ErrorChain};
 
 use super::{Identity, token_cache::Key};
-use crate::{identity::User, object::Tree};
+use crate::{
+    identity::User,
+    object::Tree,
+    single_flight::{self, Call},
+};
 
 /// The maximum number of cached answers.
 const CAPACITY: usize = 8192;
@@ -81,7 +82,7 @@ pub(super) struct TokenCalls {
 #[derive(Default)]
 struct State {
     answers: HashMap<Key, (Instant, Option<Arc<Identity>>)>,
-    calls: HashMap<Key, Shared<BoxFuture<'static, Answer>>>,
+    calls: HashMap<Key, Call<Answer>>,
 }
 
 impl TokenWebhook {
@@ -190,7 +191,7 @@ impl TokenCalls {
     /// Returns the identity of a token; `None` if the webhook does not know it. `own` has the audiences of this server.
     pub(super) async fn identify(&self, key: Key, token: &[u8], audiences: &[String], own: &[String]) -> Answer {
         let Ok(token) = std::str::from_utf8(token) else { return Ok(None) };
-        let call = {
+        let (call, begun) = {
             let mut state = self.state.lock();
             if let Some((end, answer)) = state.answers.get(&key)
                 && Instant::now() < *end
@@ -198,37 +199,47 @@ impl TokenCalls {
                 return Ok(answer.clone());
             }
             if let Some(call) = state.calls.get(&key) {
-                call.clone()
+                (call.clone(), None)
             } else if state.calls.len() >= PENDING {
                 return Err("too many calls of the token webhook are waiting".to_owned());
             } else {
-                let call = self.start(key, token, audiences, own);
+                let (sender, call) = single_flight::call(|| Err("the call of the token webhook has ended".to_owned()));
                 state.calls.insert(key, call.clone());
-                call
+                (call, Some((sender, CallInProgress { key, state: Arc::clone(&self.state) })))
             }
         };
+        // The lock is free, because a runtime that ends drops the task at once.
+        if let Some((sender, in_progress)) = begun {
+            self.start(in_progress, sender, token, audiences, own);
+        }
         call.await
     }
 
     /// Starts a call. It waits for a permit.
-    fn start(&self, key: Key, token: &str, audiences: &[String], own: &[String]) -> Shared<BoxFuture<'static, Answer>> {
-        let (webhook, permits, state) = (Arc::clone(&self.webhook), Arc::clone(&self.permits), Arc::clone(&self.state));
+    fn start(
+        &self,
+        call: CallInProgress,
+        sender: oneshot::Sender<Answer>,
+        token: &str,
+        audiences: &[String],
+        own: &[String],
+    ) {
+        let (webhook, permits) = (Arc::clone(&self.webhook), Arc::clone(&self.permits));
         let (token, audiences, own) = (token.to_owned(), audiences.to_vec(), own.to_vec());
-        let task = tokio::spawn(async move {
-            let call = CallInProgress { key, state };
+        tokio::spawn(async move {
             let waited = time::timeout(TIMEOUT, permits.acquire()).await;
             let answer = match waited {
                 Ok(Ok(_permit)) => webhook.call(&token, &audiences, &own).await,
                 _ => Err("too many calls of the token webhook are in progress".to_owned()),
             };
-            call.state.lock().remember(key, &answer, webhook.cache_ttl);
-            answer
+            call.state.lock().remember(call.key, &answer, webhook.cache_ttl);
+            drop(call);
+            drop(sender.send(answer));
         });
-        async move { task.await.unwrap_or_else(|error| Err(error.to_string())) }.boxed().shared()
     }
 }
 
-/// A call in progress. Dropping it ends the call, also after a panic of the webhook.
+/// A call in progress. Dropping it ends the call, also after a panic of the webhook, or with a task that is never polled.
 struct CallInProgress {
     key: Key,
     state: Arc<Mutex<State>>,

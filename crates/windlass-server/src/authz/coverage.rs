@@ -26,6 +26,22 @@ pub(crate) fn missing(held: &[Rule], requested: &[Rule]) -> BTreeSet<String> {
     missing.describe()
 }
 
+/// Returns the permissions that `requested` grants beyond `held`, in their order, as rules with one value for each field.
+/// Returns none if the rules are too many to be compared.
+pub(crate) fn uncovered(held: &[Rule], requested: &[Rule]) -> Vec<Rule> {
+    let mut comparison = Comparison::new(held);
+    let mut uncovered = Vec::new();
+    for rule in requested {
+        for fields in [Fields::of_resources(rule), Fields::of_paths(rule)] {
+            let products = comparison.uncovered(&fields);
+            let mut permissions: Vec<Vec<usize>> = products.into_iter().flat_map(Product::permissions).collect();
+            permissions.sort_unstable();
+            uncovered.extend(permissions.iter().map(|permission| fields.rule(permission)));
+        }
+    }
+    if comparison.work > MAX_WORK { Vec::new() } else { uncovered }
+}
+
 /// The permissions of one user, prepared for lookups.
 struct Comparison<'r> {
     held: Vec<HeldRule<'r>>,
@@ -158,6 +174,18 @@ impl<'r> Fields<'r> {
     fn of_paths(rule: &'r Rule) -> Self {
         Self { kind: FieldsOf::Paths, sides: vec![texts(&rule.paths), texts(&rule.verbs)] }
     }
+
+    /// Returns the rule of one permission: an index for each field.
+    fn rule(&self, permission: &[usize]) -> Rule {
+        let one = |side: usize| vec![self.sides[side][permission[side]].to_owned()];
+        match self.kind {
+            FieldsOf::Paths => Rule { paths: one(0), verbs: one(1), ..Rule::default() },
+            FieldsOf::Resources => Rule { groups: one(0), resources: one(1), verbs: one(2), ..Rule::default() },
+            FieldsOf::Named => {
+                Rule { groups: one(0), resources: one(1), verbs: one(2), names: one(3), ..Rule::default() }
+            }
+        }
+    }
 }
 
 fn texts(field: &[String]) -> Vec<&str> {
@@ -231,6 +259,14 @@ impl<'r> Paths<'r> {
 // === impl Product ===
 
 impl Product {
+    /// Returns the permissions of the product: an index for each field.
+    fn permissions(self) -> Vec<Vec<usize>> {
+        self.sides.into_iter().fold(vec![Vec::new()], |permissions, side| {
+            let extended = |permission: Vec<usize>| side.iter().map(move |at| [&*permission, &[*at]].concat());
+            permissions.into_iter().flat_map(extended).collect()
+        })
+    }
+
     /// Adds the rest after a smaller product is cut out, as disjoint products.
     fn without(self, left: &mut Vec<Self>, work: &mut usize, covered: impl Fn(usize, usize) -> bool) {
         let mut split = Vec::with_capacity(self.sides.len());

@@ -63,6 +63,16 @@ pub(crate) async fn publish_authorities(
     let Some(configmaps) = resources.get("", "v1", "configmaps") else { return Ok(()) };
     let target = Target::object(configmaps, Some(NAMESPACE), AUTHENTICATION);
     let Some(found) = registry.peek(&target).await? else { return Ok(()) };
+    if let Some(own) = authorities.clients.as_deref().filter(|_| registry.storage().is_shared()) {
+        let others = untrusted(found.value().text(&["data", CLIENT_CA]), own, now);
+        if !others.is_empty() {
+            tracing::warn!(
+                cas = others.join("; "),
+                "other servers over this storage accept client certificates that this one refuses: copy pki/client-ca.pem of \
+                 the first server to all data directories, or set the same --client-ca-file for all servers"
+            );
+        }
+    }
     let Some(map) = with_authorities(found.value(), authorities, proxy, now) else { return Ok(()) };
     match registry.update(&target, Body::Value(map), super::own_params()).await {
         // Another server has published its own CAs concurrently. This server tries again at its next start.
@@ -111,20 +121,33 @@ fn with_authorities(
     Some(map)
 }
 
-/// Returns the certificates of two bundles in PEM, each of them once, without those that have expired.
-fn combined(published: &str, own: &str, now: Timestamp) -> String {
+/// Returns the subjects of the published CAs that are not among the own ones, without those that have expired.
+fn untrusted(published: &str, own: &str, now: Timestamp) -> Vec<String> {
+    let own = valid(own, now);
+    let others = valid(published, now).into_iter().filter(|certificate| !own.contains(certificate));
+    let subject =
+        |certificate: CertificateDer<'_>| Some(X509Certificate::from_der(&certificate).ok()?.1.subject().to_string());
+    others.filter_map(subject).collect()
+}
+
+/// Returns the certificates of a bundle in PEM, each of them once, without those that have expired.
+fn valid(pem: &str, now: Timestamp) -> Vec<CertificateDer<'static>> {
     /// The tolerated clock difference to the issuer, in seconds.
     const LEEWAY: i64 = 300;
     let mut certificates: Vec<CertificateDer<'static>> = Vec::new();
-    for pem in [published, own] {
-        for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()).flatten() {
-            let is_valid = X509Certificate::from_der(&certificate)
-                .is_ok_and(|(_, found)| found.validity().not_after.timestamp() > now.as_second() - LEEWAY);
-            if is_valid && !certificates.contains(&certificate) {
-                certificates.push(certificate);
-            }
+    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()).flatten() {
+        let is_valid = X509Certificate::from_der(&certificate)
+            .is_ok_and(|(_, found)| found.validity().not_after.timestamp() > now.as_second() - LEEWAY);
+        if is_valid && !certificates.contains(&certificate) {
+            certificates.push(certificate);
         }
     }
+    certificates
+}
+
+/// Returns the certificates of two bundles in PEM, each of them once, without those that have expired.
+fn combined(published: &str, own: &str, now: Timestamp) -> String {
+    let certificates = valid(&[published, own].concat(), now);
     let mut pem = String::new();
     for certificate in certificates {
         pem.push_str("-----BEGIN CERTIFICATE-----\n");
@@ -168,6 +191,9 @@ mod tests {
         assert_eq!(map["data"]["requestheader-username-headers"], r#"["X-Remote-User"]"#);
         assert_eq!(map["data"]["requestheader-allowed-names"], "[]");
         assert_eq!(with_authorities(map.clone(), &authorities, Some(&proxy), now), None);
+
+        assert_eq!(untrusted(&format!("{first}{second}"), &second, now).len(), 1);
+        assert!(untrusted(&second, &format!("{first}{second}"), now).is_empty());
 
         let long_after = Timestamp::from_second(100_000_000_000).unwrap();
         let map = with_authorities(map, &authorities, Some(&proxy), long_after).unwrap();

@@ -55,7 +55,7 @@ const SCAN_PAGE: usize = 500;
 
 impl Registry {
     /// Lists a collection.
-    pub(crate) async fn list(&self, target: &Target, params: ListParams) -> Result<ItemList, Status> {
+    pub(crate) async fn list(&self, target: &Target, mut params: ListParams) -> Result<ItemList, Status> {
         let selection = Selection::parse(params.labels.as_deref(), params.fields.as_deref())?;
         check(&params)?;
         selection.check(&target.resource)?;
@@ -71,11 +71,14 @@ impl Registry {
             });
         }
         let topic = selection.topic(target);
+        if is_key(&topic) {
+            // The list of one name has no pages. The token is not even decoded.
+            params.limit = 0;
+            params.continue_token = None;
+        }
         let limit = usize::try_from(params.limit).ok().filter(|limit| *limit > 0);
         let prefix = target.prefix();
         let (start, at) = self.list_start(&params, &prefix).await?;
-        // A name selects at most one object. Its key may also be a prefix of other keys; the selector drops those
-        // objects.
         let is_whole = topic == prefix && start.is_none();
         let mut query = RangeQuery { prefix: topic, start: start.clone(), limit: None, at };
         let scanned = if selection.is_empty() {
@@ -158,9 +161,15 @@ impl Registry {
         limit: Option<usize>,
     ) -> Result<Scanned, ScanError> {
         let mut found = Scanned { revision: Revision(0), values: Vec::new(), remaining: 0, read: 0, bytes: 0 };
-        query.limit = limit.map(|limit| limit.max(SCAN_PAGE));
+        let is_key = is_key(&query.prefix);
+        // A key may also be a prefix of other keys, which follow it.
+        query.limit = if is_key { Some(1) } else { limit.map(|limit| limit.max(SCAN_PAGE)) };
         loop {
-            let (revision, values, remaining) = self.range(query.clone()).await?;
+            let (revision, mut values, mut remaining) = self.range(query.clone()).await?;
+            if is_key {
+                values.retain(|value| *value.key == *query.prefix);
+                remaining = 0;
+            }
             found.revision = revision;
             query.at = Some(revision);
             query.start = values.last().map(|last| format!("{}\0", last.key));
@@ -171,9 +180,7 @@ impl Registry {
             let selected = selection.select(resource, items).await.map_err(ScanError::Status)?;
             for (index, _) in selected {
                 let value = &values[index];
-                if is_about(&query.prefix, &value.key) {
-                    found.values.push(value.clone());
-                }
+                found.values.push(value.clone());
                 let read = index + 1;
                 if Some(found.values.len()) == limit && (remaining > 0 || read < count) {
                     found.read += read as u64;
@@ -194,7 +201,12 @@ impl Registry {
 
 /// Reports whether a topic covers a key: a topic with a trailing slash is a prefix, any other is a single key.
 pub(super) fn is_about(topic: &str, key: &str) -> bool {
-    topic.ends_with('/') || topic == key
+    !is_key(topic) || topic == key
+}
+
+/// Reports whether a topic is the key of one object.
+fn is_key(topic: &str) -> bool {
+    !topic.ends_with('/')
 }
 
 struct Scanned {

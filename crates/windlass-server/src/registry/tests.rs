@@ -58,6 +58,7 @@ impl Fixture {
             Entropy::seeded(1),
             options,
             Arc::default(),
+            &Arc::default(),
             bootstrap::Announced::at("127.0.0.1:6443"),
         )
         .await

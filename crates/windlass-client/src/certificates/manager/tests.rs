@@ -5,6 +5,7 @@ use futures::StreamExt as _;
 use http::{Method, Request, Response};
 use http_body_util::StreamBody;
 use jiff::SignedDuration;
+use rustls::pki_types::{CertificateSigningRequestDer, pem::PemObject as _};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -131,7 +132,7 @@ impl Cluster {
     }
 
     fn decided(&self, asked: CertificateSigningRequest, fate: Fate) -> Value {
-        let pem = String::from_utf8(asked.spec.request.0.clone()).unwrap();
+        let request = CertificateSigningRequestDer::from_pem_slice(&asked.spec.request.0).unwrap();
         let condition = match fate {
             Fate::Denied => "Denied",
             Fate::Failed => "Failed",
@@ -142,7 +143,7 @@ impl Cluster {
         decided["status"]["conditions"] = json!([{"type": condition, "status": "True", "message": "it is so"}]);
         let certificate = match fate {
             Fate::Signed | Fate::SignedLater => {
-                self.0.authority.sign(&pem, &[Usage::ClientAuth], self.validity()).unwrap()
+                self.0.authority.sign(&request, &[Usage::ClientAuth], self.validity()).unwrap()
             }
             Fate::SignedWrongly => {
                 self.0.authority.issue(&Leaf::client("jane"), self.validity()).unwrap().certificate().clone()

@@ -5,17 +5,14 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use futures::{
-    FutureExt as _,
-    future::{BoxFuture, Shared},
-};
+use futures::FutureExt as _;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 use windlass_api::BoxError;
 
 use super::keys::WebKey;
-use crate::{authn::fetch::Fetcher, codec::go_quote, object::Tree};
+use crate::{authn::fetch::Fetcher, codec::go_quote, object::Tree, single_flight::SingleFlight};
 
 /// The time between two fetches of an issuer that has answered.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(5);
@@ -23,8 +20,6 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(5);
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 const WELL_KNOWN: &str = "/.well-known/openid-configuration";
-
-type Fetch = Shared<BoxFuture<'static, Result<(), String>>>;
 
 /// The keys of an issuer.
 #[derive(Clone)]
@@ -36,6 +31,8 @@ struct Inner {
     /// The trusted CAs in PEM. Empty for those of the system.
     authority: String,
     fetcher: Fetcher,
+    /// The fetch in progress.
+    fetch: SingleFlight<Result<(), String>>,
     state: Mutex<State>,
 }
 
@@ -45,8 +42,6 @@ struct State {
     keys_url: String,
     /// `None` before the first successful fetch.
     keys: Option<Arc<[WebKey]>>,
-    /// The fetch in progress.
-    fetch: Option<Fetch>,
     /// The earliest time of the next fetch, and the error of the last one.
     next: Option<Instant>,
     error: String,
@@ -60,6 +55,7 @@ impl Provider {
             discovery_url: discovery_url_of(issuer, discovery_url),
             authority: authority.to_owned(),
             fetcher: Fetcher::new(authority)?,
+            fetch: SingleFlight::default(),
             state: Mutex::default(),
         })))
     }
@@ -78,24 +74,12 @@ impl Provider {
 
     /// Fetches the keys, unless the last fetch was too recent. Returns the error of the last fetch.
     pub(super) async fn refresh(&self) -> Result<(), String> {
-        let fetch = {
-            let mut state = self.0.state.lock();
-            match &state.fetch {
-                Some(fetch) => fetch.clone(),
-                None if state.next.is_some_and(|next| Instant::now() < next) => {
-                    return if state.error.is_empty() { Ok(()) } else { Err(state.error.clone()) };
-                }
-                None => {
-                    let inner = Arc::clone(&self.0);
-                    let task = tokio::spawn(async move { inner.run().await });
-                    let fetch = async move { task.await.unwrap_or_else(|error| Err(error.to_string())) };
-                    let fetch = fetch.boxed().shared();
-                    state.fetch = Some(fetch.clone());
-                    fetch
-                }
-            }
-        };
-        fetch.await
+        if let Some(last) = self.0.last_outcome() {
+            return last;
+        }
+        let inner = Arc::clone(&self.0);
+        let begin = || async move { inner.run().await }.boxed();
+        self.0.fetch.join(begin, || Err("the fetch of the keys has ended".to_owned())).await
     }
 }
 
@@ -104,18 +88,19 @@ fn discovery_url_of(issuer: &str, discovery_url: Option<&str>) -> String {
     discovery_url.map_or_else(default, str::to_owned)
 }
 
-/// A fetch in progress. Dropping it ends the fetch, also after a panic.
-struct FetchInProgress<'a>(&'a Mutex<State>);
-
-impl Drop for FetchInProgress<'_> {
-    fn drop(&mut self) {
-        self.0.lock().fetch = None;
-    }
-}
-
 impl Inner {
+    /// Returns the outcome of the last fetch if the next one may not begin yet.
+    fn last_outcome(&self) -> Option<Result<(), String>> {
+        let state = self.state.lock();
+        state.next.filter(|next| Instant::now() < *next)?;
+        Some(if state.error.is_empty() { Ok(()) } else { Err(state.error.clone()) })
+    }
+
     async fn run(&self) -> Result<(), String> {
-        let _fetching = FetchInProgress(&self.state);
+        // Another fetch may have ended in the meantime.
+        if let Some(last) = self.last_outcome() {
+            return last;
+        }
         let outcome = self.fetch().await;
         let mut state = self.state.lock();
         let (interval, error) = match &outcome {
@@ -168,17 +153,22 @@ impl fmt::Debug for Provider {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn panic_in_a_fetch_does_not_end_later_fetches() {
+    #[test]
+    fn fetch_that_is_never_polled_does_not_end_later_fetches() {
         windlass_tls::provider().unwrap();
         let provider = Provider::new("https://127.0.0.1:1", None, "").unwrap();
-        let inner = Arc::clone(&provider.0);
-        let fetching = tokio::spawn(async move {
-            let _fetching = FetchInProgress(&inner.state);
-            panic!("in the fetch");
-        });
-        provider.0.state.lock().fetch = Some(async { Err("panicked".to_owned()) }.boxed().shared());
-        assert!(fetching.await.is_err());
-        assert!(provider.0.state.lock().fetch.is_none());
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let first = runtime();
+        let mut waiting = Box::pin(provider.refresh());
+        {
+            // The runtime is entered, but does not run.
+            let _guard = first.enter();
+            assert!((&mut waiting).now_or_never().is_none());
+        }
+        drop(first);
+        let ended = Err("the fetch of the keys has ended".to_owned());
+        assert_eq!((&mut waiting).now_or_never(), Some(ended));
+        let error = runtime().block_on(provider.refresh()).unwrap_err();
+        assert!(error.contains("127.0.0.1:1"), "{error}");
     }
 }

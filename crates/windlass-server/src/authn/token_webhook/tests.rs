@@ -1,5 +1,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures::FutureExt as _;
+
 use super::*;
 use crate::authn::token_cache::key;
 
@@ -129,6 +131,24 @@ async fn random_tokens_do_not_replace_cached_users() {
 #[tokio::test(start_paused = true)]
 async fn panic_in_a_call_does_not_end_later_calls_for_the_token() {
     let fixture = Fixture::new(|webhook| webhook);
-    assert!(fixture.who("panic").await.unwrap_err().contains("panic"));
+    assert_eq!(fixture.who("panic").await.unwrap_err(), "the call of the token webhook has ended");
     assert_eq!(fixture.who("panic").await, Ok(Some("calm system:authenticated".to_owned())));
+}
+
+#[test]
+fn call_that_is_never_polled_does_not_end_later_calls() {
+    let fixture = Fixture::new(|webhook| webhook);
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let first = runtime();
+    let mut waiting = Box::pin(fixture.who("jane"));
+    {
+        // The runtime is entered, but does not run.
+        let _guard = first.enter();
+        assert!((&mut waiting).now_or_never().is_none());
+    }
+    drop(first);
+    let ended = Err("the call of the token webhook has ended".to_owned());
+    assert_eq!((&mut waiting).now_or_never(), Some(ended));
+    assert!(fixture.calls.state.lock().calls.is_empty());
+    assert!(runtime().block_on(fixture.who("jane")).unwrap().is_some());
 }

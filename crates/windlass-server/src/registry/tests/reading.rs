@@ -77,6 +77,30 @@ async fn limit_counts_selected_objects_only() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn list_of_one_name_has_no_pages() {
+    let f = three().await;
+    for name in ["aa", "a-b"] {
+        f.create("pods", pod(name)).await.unwrap();
+    }
+    for (name, labels, expected) in
+        [("a", None, vec!["a"]), ("0", None, vec![]), ("a-", None, vec![]), ("a", Some("none=x"), vec![])]
+    {
+        for token in [None, Some("invalid".to_owned())] {
+            let page = ListParams {
+                limit: 1,
+                fields: Some(format!("metadata.name={name}")),
+                labels: labels.map(str::to_owned),
+                continue_token: token,
+                ..ListParams::default()
+            };
+            let list = f.list("pods", page).await.unwrap();
+            assert_eq!(names(&list.items), expected);
+            assert_eq!((list.continue_token, list.remaining), (None, None));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn resource_version_selects_the_list_revision() {
     let f = three().await;
     let now = f.storage.revision().await.unwrap().0;

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
-use crate::{FrontProxy, ProxyIdentity, User};
+use crate::{AdmissionConfiguration, AdmissionPlugins, FrontProxy, ProxyIdentity, User};
 
 const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -263,6 +263,36 @@ async fn discovery_contains_the_groups_of_other_servers() {
     assert_eq!(get(&service, THINGS).await.code, 404);
     let paths = get(&service, "/openapi/v2").await.json()["paths"].take();
     assert!(paths.get("/apis/things.example.com/v1/things").is_none());
+}
+
+#[tokio::test]
+async fn kinds_of_other_servers_can_be_owners() {
+    let backend = Backend::start().await;
+    let plugins = AdmissionPlugins::new(&["OwnerReferencesPermissionEnforcement"], &[]).unwrap();
+    let service = Server::builder().admission(AdmissionConfiguration::new(plugins).unwrap()).build().service();
+    backend.register(&service).await;
+    version_becomes(&service, "Current").await;
+    let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},
+        {"apiGroups": ["things.example.com"], "resources": ["things/finalizers"], "resourceNames": ["mine"], "verbs": ["update"]}]);
+    let path = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
+    post(&service, &format!("{path}/roles"), json!({"metadata": {"name": "editor"}, "rules": rules})).await;
+    let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "editor"});
+    let binding = json!({"metadata": {"name": "editor"}, "roleRef": reference, "subjects": [
+        {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "eve"}]});
+    post(&service, &format!("{path}/rolebindings"), binding).await;
+    let eve = service.clone().acting_as(User::new("eve"));
+    for (kind, owner, code, message) in [
+        ("Thing", "mine", 201, ""),
+        ("Thing", "other", 403, "refers to a resource you can't set finalizers on"),
+        ("Other", "mine", 403, "no matches for kind \"Other\" in version \"things.example.com/v1\""),
+    ] {
+        let reference = json!({"apiVersion": "things.example.com/v1", "kind": kind, "name": owner, "uid": "u",
+            "blockOwnerDeletion": true});
+        let object = json!({"metadata": {"name": "c", "ownerReferences": [reference]}});
+        let answer = post(&eve, CONFIG_MAPS, object).await;
+        assert_eq!(answer.code, code, "{}", answer.body);
+        assert!(answer.json()["message"].as_str().unwrap_or_default().contains(message), "{}", answer.body);
+    }
 }
 
 #[tokio::test]

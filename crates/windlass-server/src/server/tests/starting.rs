@@ -80,6 +80,48 @@ async fn request_that_is_not_polled_does_not_keep_others_from_the_first_objects(
     }
 }
 
+/// A storage whose commits fail after a while, as often as given. Counts the attempts.
+#[derive(Debug)]
+struct Failing {
+    below: MemoryStorage,
+    failures: usize,
+    attempts: AtomicUsize,
+}
+
+impl suite::Forward for Failing {
+    fn below(&self) -> &dyn Storage {
+        &self.below
+    }
+
+    fn commit<'a>(
+        &'a self,
+        key: &'a str,
+        expect: Expect,
+        change: Change,
+    ) -> BoxFuture<'a, Result<Committed, CommitError>> {
+        async move {
+            time::sleep(TICK).await;
+            if self.attempts.fetch_add(1, Ordering::SeqCst) < self.failures {
+                return Err(StorageError::Unavailable("the storage is away".into()).into());
+            }
+            self.below.commit(key, expect, change).await
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_requests_share_a_failed_start() {
+    let storage = Arc::new(Failing { below: MemoryStorage::default(), failures: 1, attempts: AtomicUsize::new(0) });
+    let server = Server::builder().storage(Arc::clone(&storage) as Arc<dyn Storage>).build();
+    let service = server.service();
+    let answers = futures::future::join_all((0..20).map(|_| get(&service, CONFIG_MAPS))).await;
+    assert!(answers.iter().all(|answer| answer.code == 500), "{}", answers[0].body);
+    assert_eq!(storage.attempts.load(Ordering::SeqCst), 1);
+    let later = get(&service, CONFIG_MAPS).await;
+    assert_eq!(later.code, 200, "{}", later.body);
+}
+
 fn api(field: &str) -> ExtensionApi {
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
         field: {"type": "string"}}}}});

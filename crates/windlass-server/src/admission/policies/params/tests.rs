@@ -14,7 +14,8 @@ async fn selected_parameters_are_decoded_when_they_are_used() {
     let below = Arc::clone(&storage) as Arc<dyn Storage>;
     let address = bootstrap::Announced::at("127.0.0.1:443");
     let options = RegistryOptions::default();
-    let started = bootstrap::start(below, Clock::system(), Entropy::seeded(1), options, Arc::default(), address);
+    let (clock, entropy, others) = (Clock::system(), Entropy::seeded(1), Arc::default());
+    let started = bootstrap::start(below, clock, entropy, options, Arc::default(), &others, address);
     let (registry, _presence) = started.await.unwrap();
     for (name, color) in [("a", "red"), ("b", "blue"), ("c", "red")] {
         let object = json!({"kind": "ConfigMap", "apiVersion": "v1",
