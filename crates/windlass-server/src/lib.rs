@@ -45,6 +45,7 @@
 //! warning         warnings in responses
 //! trace_context   the trace context of a request
 //! offload         long computations outside of the asynchronous runtime
+//! turns           turns at long computations and large responses, by priority and fairness
 //! ```
 //!
 //! [`Server`] is the entry point:
@@ -112,6 +113,7 @@ mod metrics;
 mod warning;
 mod trace_context;
 mod offload;
+mod turns;
 
 pub use self::{
     admission::{AdmissionConfiguration, AdmissionConfigurationError, AdmissionPlugins, PodAccounts},

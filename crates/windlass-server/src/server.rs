@@ -51,6 +51,7 @@ mod coalesced_body;
 mod connection;
 mod listener;
 mod outgoing;
+mod pacing;
 
 #[cfg(test)]
 mod tests;
