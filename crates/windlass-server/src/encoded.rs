@@ -461,9 +461,7 @@ mod tests {
 
     #[test]
     fn labels_are_read_in_place() {
-        let object = |metadata: Value| {
-            json!({"apiVersion": "v1", "data": {"labels": {"no": "no"}, "list": ["]", "}"]}, "kind": "A", "metadata": metadata})
-        };
+        let object = |metadata: Value| json!({"apiVersion": "v1", "data": {"labels": {"no": "no"}, "list": ["]", "}"]}, "kind": "A", "metadata": metadata});
         let labels = json!({"a": "1", "example.io/b": ""});
         for style in [Style::BuiltIn, Style::Custom] {
             for others in [

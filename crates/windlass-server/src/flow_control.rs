@@ -114,8 +114,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    const UNLIMITED: Self =
-        Self { schema: None, admitted: Ok(Admitted { _running: None }), class: Class::Other };
+    const UNLIMITED: Self = Self { schema: None, admitted: Ok(Admitted { _running: None }), class: Class::Other };
 }
 
 impl FlowControl {

@@ -7,12 +7,7 @@
 //! Guaranteed: a dropped [`Turn`] is passed on at once. If turns are limited in time, other work waits no longer for a turn
 //! than this time, even if its owner is never polled. No task runs in the background.
 
-use std::{
-    collections::VecDeque,
-    mem,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::{

@@ -159,7 +159,8 @@ impl Selection {
             return None;
         }
         let facts = Facts::new(item);
-        let is_selected = (in_place == Some(true) || self.matches_labels(&facts)) && self.matches_fields(resource, &facts);
+        let is_selected =
+            (in_place == Some(true) || self.matches_labels(&facts)) && self.matches_fields(resource, &facts);
         is_selected.then_some(facts)
     }
 
