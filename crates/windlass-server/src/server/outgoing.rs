@@ -97,7 +97,7 @@ impl HttpBody for Outgoing {
         if data.len() > PIECE {
             self.rest = data.split_off(PIECE);
         }
-        self.pacing.sent(data.len());
+        let data = self.pacing.sent(data);
         Poll::Ready(Some(Ok(Frame::data(data))))
     }
 

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use tokio::{task, time::Instant};
 
@@ -38,8 +39,20 @@ pub(super) struct Pacing {
 enum State {
     Free,
     Waiting(BoxFuture<'static, Turn>),
-    #[expect(dead_code, reason = "dropped when the slice is sent")]
-    Sending(Turn),
+    /// Shared with the bytes of the slice.
+    Sending(Arc<Turn>),
+}
+
+/// Bytes of a slice. Its turn ends when all of them are dropped, which is when they are encrypted.
+struct Carried {
+    bytes: Bytes,
+    _turn: Arc<Turn>,
+}
+
+impl AsRef<[u8]> for Carried {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl Pacing {
@@ -58,7 +71,7 @@ impl Pacing {
                 (self.allowed, self.refilled, self.state) = (FREE, Some(now), State::Free);
                 return Poll::Ready(());
             }
-            // Returns the turn before the next one is requested, so that other responses get theirs.
+            // Gives up the turn before the next one is requested, so that other responses get theirs.
             self.state = State::Free;
             let (turns, class) = (Arc::clone(&self.turns), self.class);
             self.state = State::Waiting(Box::pin(async move {
@@ -68,14 +81,18 @@ impl Pacing {
         }
         let State::Waiting(waiting) = &mut self.state else { return Poll::Ready(()) };
         let turn = ready!(waiting.as_mut().poll(cx));
-        (self.allowed, self.state) = (SLICE, State::Sending(turn));
+        (self.allowed, self.state) = (SLICE, State::Sending(Arc::new(turn)));
         Poll::Ready(())
     }
 
-    /// Counts bytes that are sent.
-    pub(super) fn sent(&mut self, bytes: usize) {
+    /// Counts bytes that are sent. The turn ends after they are dropped.
+    pub(super) fn sent(&mut self, bytes: Bytes) -> Bytes {
         self.refilled.get_or_insert_with(Instant::now);
-        self.allowed = self.allowed.saturating_sub(bytes);
+        self.allowed = self.allowed.saturating_sub(bytes.len());
+        match &self.state {
+            State::Sending(turn) => Bytes::from_owner(Carried { bytes, _turn: Arc::clone(turn) }),
+            _ => bytes,
+        }
     }
 
     /// Ends the turn: the response waits for its next bytes.
@@ -116,7 +133,7 @@ mod tests {
         let other = Arc::clone(&turns).take(Class::Other).await;
         let mut pacing = Pacing::new(&turns, Class::Other);
         assert!(pacing.is_ready(), "the first bytes need no turn");
-        pacing.sent(FREE);
+        drop(pacing.sent(vec![0; FREE].into()));
         for _ in 0..3 {
             assert!(!pacing.is_ready());
             task::yield_now().await;
@@ -124,8 +141,10 @@ mod tests {
         drop(other);
         poll_fn(|cx| pacing.poll_ready(cx)).await;
         assert!(!is_free(&turns));
-        pacing.sent(SLICE);
+        let bytes = pacing.sent(vec![0; SLICE].into());
         assert!(!pacing.is_ready());
+        assert!(!is_free(&turns), "the connection has not sent the bytes");
+        drop(bytes);
         assert!(is_free(&turns), "another response can have the next turn");
         poll_fn(|cx| pacing.poll_ready(cx)).await;
         pacing.idle();
@@ -138,11 +157,11 @@ mod tests {
         let mut pacing = Pacing::new(&turns, Class::Other);
         for _ in 0..5 {
             assert!(pacing.is_ready());
-            pacing.sent(FREE);
+            drop(pacing.sent(vec![0; FREE].into()));
             tokio::time::advance(REFILL).await;
         }
         assert!(pacing.is_ready());
-        pacing.sent(FREE);
+        drop(pacing.sent(vec![0; FREE].into()));
         assert!(!pacing.is_ready());
     }
 }
