@@ -2,7 +2,8 @@
 //! well-behaved client, and a client of the system. `cargo xtask long overload` starts the server and runs this program.
 //!
 //! For each kind of requests the program prints a row of a Markdown table: the responses to the attackers, and the
-//! latencies of the other two clients. It fails if the latency of one of them is too high, or if one of their requests
+//! latencies of the other two clients. These two have threads of their own, so that they do not wait for the attackers
+//! within this program. It fails if the latency of one of them is too high, or if one of their requests
 //! fails.
 
 #![allow(clippy::disallowed_methods, reason = "a tool for people: real processes, real time")]
@@ -22,8 +23,9 @@ use http::{Request, StatusCode, request};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio::{
+    runtime,
     sync::watch,
-    task::JoinSet,
+    task::{JoinHandle, JoinSet, spawn_blocking},
     time::{sleep, timeout},
 };
 use windlass_client::{Body, Client, Config, Kubeconfig, kubeconfig::Selection};
@@ -170,18 +172,31 @@ async fn overload(config: &Config, load: &'static Load, time: Duration) -> Resul
     // The load has begun when the other clients begin.
     sleep(Duration::from_secs(1)).await;
     let begun = counts.each_ref().map(|count| count.load(Relaxed));
-    let user = tokio::spawn(measure(client(config)?, Some(NEIGHBOR), stopped.clone()));
-    let system = tokio::spawn(measure(client(config)?, None, stopped));
+    let user = measure_on_thread(config, Some(NEIGHBOR), stopped.clone());
+    let system = measure_on_thread(config, None, stopped);
     sleep(time).await;
     let ended = counts.each_ref().map(|count| count.load(Relaxed));
     stop.send_replace(true);
-    let (user, system) = (user.await?, system.await?);
+    let (user, system) = (user.await??, system.await??);
     while attackers.join_next().await.is_some() {}
     #[expect(clippy::cast_precision_loss, reason = "counts are small")]
     let rate = (ended[0] - begun[0]) as f64 / time.as_secs_f64();
     let (rejected, failed) = (ended[1] - begun[1], ended[2] - begun[2]);
     println!("| {} | {rate:.1} | {rejected} | {failed} | {} | {} |", load.name, user.cells(), system.cells());
     Ok([user, system].iter().all(|client| client.failures == 0 && client.at(99) <= LIMIT))
+}
+
+/// Runs [`measure`] on a thread of its own.
+fn measure_on_thread(
+    config: &Config,
+    user: Option<&'static str>,
+    stopped: watch::Receiver<bool>,
+) -> JoinHandle<Result<Latencies>> {
+    let config = config.clone();
+    spawn_blocking(move || {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async { Ok(measure(client(&config)?, user, stopped).await) })
+    })
 }
 
 /// Gets a small object again and again.

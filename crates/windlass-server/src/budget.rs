@@ -7,10 +7,12 @@
 
 use std::{
     cmp::Reverse,
+    num::NonZero,
     sync::{
         Arc, Weak,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
+    thread,
     time::Duration,
 };
 
@@ -21,6 +23,8 @@ use tokio::{
     sync::Notify,
     time::{self, Instant},
 };
+
+use crate::turns::Turns;
 
 mod limits;
 
@@ -35,6 +39,9 @@ const PRESSURE_INTERVAL: Duration = Duration::from_millis(50);
 /// The time that a request waits for its client to read earlier responses.
 const WAIT: Duration = Duration::from_secs(5);
 
+/// The maximum time for which a response occupies its turn. The client may not read the bytes.
+const TURN: Duration = Duration::from_millis(20);
+
 /// Responses up to this size in bytes are never rejected because of the server's budget.
 const SMALL: usize = 64 << 10;
 
@@ -48,6 +55,8 @@ pub(crate) struct Budget {
     started: Instant,
     /// The time of the last check under pressure.
     last_relief: AtomicU64,
+    /// The turns of large responses: one for each processor.
+    turns: Arc<Turns>,
 }
 
 #[derive(Debug, Default)]
@@ -88,6 +97,7 @@ impl Budget {
             accounts: Mutex::default(),
             started: Instant::now(),
             last_relief: AtomicU64::new(0),
+            turns: Turns::new(thread::available_parallelism().map_or(1, NonZero::get), Some(TURN)),
         })
     }
 
@@ -168,6 +178,11 @@ impl Account {
             }
         };
         time::timeout(WAIT, waiting).await.map_err(|_| OverBudget)
+    }
+
+    /// Returns the turns of large responses of all connections.
+    pub(crate) fn turns(&self) -> &Arc<Turns> {
+        &self.budget.turns
     }
 
     /// Waits until the connection must be closed.

@@ -50,6 +50,9 @@ const VERSION_KEY: &[u8] = b"\"resourceVersion\":\"";
 /// The fields before `resourceVersion` in Go's ObjectMeta.
 const BEFORE_VERSION: [&str; 5] = ["name", "generateName", "namespace", "selfLink", "uid"];
 
+/// The fields after `labels` in Go's ObjectMeta.
+const AFTER_LABELS: [&[u8]; 4] = [b"annotations", b"ownerReferences", b"finalizers", b"managedFields"];
+
 /// The maximum size of the buffer that a thread reuses for encoding. Few objects are larger.
 const SCRATCH_BYTES: usize = 64 << 10;
 
@@ -136,6 +139,24 @@ impl Encoded {
         Meta::parse(&out)
     }
 
+    /// Returns the labels, read in place. Returns `None` if they have to be decoded, for example because of escapes.
+    pub(crate) fn labels(&self) -> Option<Vec<(&str, &str)>> {
+        let json = &self.bytes[HEADER..];
+        let (head, tail) = (&json[..self.slot], &json[self.slot..]);
+        // In the order of the Go struct, the labels follow the resourceVersion.
+        for (key, value) in Fields(tail) {
+            match key {
+                b"labels" => return labels_in(value),
+                key if AFTER_LABELS.contains(&key) => return Some(Vec::new()),
+                _ => {}
+            }
+        }
+        // In alphabetical order, they precede it.
+        let metadata = Fields(head.get(1..)?).find(|(key, _)| *key == b"metadata")?.1;
+        let labels = Fields(metadata.get(1..)?).find(|(key, _)| *key == b"labels");
+        labels.map_or(Some(Vec::new()), |(_, value)| labels_in(value))
+    }
+
     /// Returns the approximate size of the rendered object in bytes.
     pub(crate) fn len_hint(&self) -> usize {
         self.bytes.len() + 40
@@ -170,14 +191,53 @@ impl fmt::Debug for Encoded {
     }
 }
 
-/// Returns the length of the rest of an object, up to and including its closing brace.
+/// The keys and values of an object in encoded JSON, without its opening brace. Keys have no quotes.
+struct Fields<'j>(&'j [u8]);
+
+impl<'j> Iterator for Fields<'j> {
+    type Item = (&'j [u8], &'j [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self.0.strip_prefix(b",").unwrap_or(self.0).strip_prefix(b"\"")?;
+        let (key, rest) = rest.split_at(end_of_string(rest));
+        let rest = rest.strip_prefix(b":")?;
+        let (value, rest) = rest.split_at(end_of_value(rest));
+        self.0 = rest;
+        Some((key.strip_suffix(b"\"")?, value))
+    }
+}
+
+/// Returns the labels in an encoded object. Returns `None` if one of them has escapes or is not a string.
+fn labels_in(object: &[u8]) -> Option<Vec<(&str, &str)>> {
+    if object == b"null" {
+        return Some(Vec::new());
+    }
+    let object = str::from_utf8(object.strip_prefix(b"{")?).ok().filter(|labels| !labels.contains('\\'))?;
+    let mut labels = Vec::new();
+    for (key, value) in Fields(object.as_bytes()) {
+        let value = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        labels.push((str::from_utf8(key).ok()?, str::from_utf8(value).ok()?));
+    }
+    Some(labels)
+}
+
+/// Returns the length of a value at the beginning of these bytes.
+fn end_of_value(bytes: &[u8]) -> usize {
+    match bytes.first() {
+        Some(b'"') => 1 + end_of_string(&bytes[1..]),
+        Some(b'{' | b'[') => 1 + end_of_object(&bytes[1..]),
+        _ => bytes.iter().position(|byte| matches!(byte, b',' | b'}' | b']')).unwrap_or(bytes.len()),
+    }
+}
+
+/// Returns the length of the rest of an object or an array, up to and including its closing bracket.
 fn end_of_object(rest: &[u8]) -> usize {
     let (mut depth, mut at) = (1_usize, 0);
     while let Some(byte) = rest.get(at) {
         at += 1;
         match byte {
-            b'{' => depth += 1,
-            b'}' => depth -= 1,
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth -= 1,
             b'"' => at += end_of_string(&rest[at..]),
             _ => {}
         }
@@ -396,6 +456,37 @@ mod tests {
             let end = bytes.len() - b"{\"metadata\":{\"name\":\"y\"}}}".len();
             bytes.truncate(end);
             assert_eq!(Encoded::from_storage(bytes.into()).unwrap().meta().unwrap(), whole, "{object}");
+        }
+    }
+
+    #[test]
+    fn labels_are_read_in_place() {
+        let object = |metadata: Value| json!({"apiVersion": "v1", "data": {"labels": {"no": "no"}, "list": ["]", "}"]}, "kind": "A", "metadata": metadata});
+        let labels = json!({"a": "1", "example.io/b": ""});
+        for style in [Style::BuiltIn, Style::Custom] {
+            for others in [
+                json!({"name": "a", "uid": "u"}),
+                json!({"name": "a", "generation": 3, "annotations": {"labels": "{\"x\":\"y\"}"}}),
+                json!({"annotations": {"x": "\\"}, "finalizers": ["a", "b"], "managedFields": [{"x": [{}]}], "name": "a"}),
+                json!({}),
+            ] {
+                let encoded = Encoded::new(&object(others.clone()), style);
+                assert_eq!(encoded.labels(), Some(Vec::new()), "{encoded:?}");
+                let mut metadata = Map::new();
+                // Objects have their fields in the order of the style.
+                for (key, value) in others.as_object().unwrap() {
+                    if key == "annotations" && style == Style::BuiltIn {
+                        metadata.insert("labels".into(), labels.clone());
+                    }
+                    metadata.insert(key.clone(), value.clone());
+                }
+                metadata.entry("labels").or_insert(labels.clone());
+                let encoded = Encoded::new(&object(metadata.into()), style);
+                assert_eq!(encoded.labels(), Some(vec![("a", "1"), ("example.io/b", "")]), "{encoded:?}");
+            }
+            let escaped = Encoded::new(&object(json!({"labels": {"a": "<"}})), style);
+            assert_eq!(escaped.labels(), None);
+            assert_eq!(escaped.meta().unwrap().label("a"), Some("<"));
         }
     }
 

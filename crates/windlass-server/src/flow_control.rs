@@ -22,8 +22,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::{
-    identity::User,
+    identity::{MASTERS, User},
     request::{Query, RequestInfo},
+    turns::Class,
 };
 
 mod allocation;
@@ -108,10 +109,12 @@ pub(crate) struct Outcome {
     pub(crate) schema: Option<Arc<Schema>>,
     /// The request if it may run, or else the seconds after which the client should try again.
     pub(crate) admitted: Result<Admitted, u64>,
+    /// The class of the request, for its turns at long work.
+    pub(crate) class: Class,
 }
 
 impl Outcome {
-    const UNLIMITED: Self = Self { schema: None, admitted: Ok(Admitted { _running: None }) };
+    const UNLIMITED: Self = Self { schema: None, admitted: Ok(Admitted { _running: None }), class: Class::Other };
 }
 
 impl FlowControl {
@@ -161,21 +164,21 @@ impl FlowControl {
         match &self.mode {
             // Watches are long-running, too.
             Mode::MaxInFlight(_) if is_watch => Outcome::UNLIMITED,
-            Mode::MaxInFlight(limits) => match limits.enter(&info.verb, user) {
-                Ok(running) => {
-                    Outcome { schema: None, admitted: Ok(Admitted { _running: running.map(Running::MaxInFlight) }) }
-                }
-                Err(()) => Outcome { schema: None, admitted: Err(1) },
-            },
+            Mode::MaxInFlight(limits) => {
+                let running = limits.enter(&info.verb, user).map_err(|()| 1);
+                let admitted = running.map(|running| Admitted { _running: running.map(Running::MaxInFlight) });
+                let class = if user.is_in(MASTERS) { Class::Exempt } else { Class::Other };
+                Outcome { schema: None, admitted, class }
+            }
             Mode::Fair(fairness) => {
                 let patience = (limit / PATIENCE_SHARE).min(MAX_PATIENCE);
                 let estimator = Estimator { objects: &self.objects, watches: &self.watches };
                 let request = Incoming { info, query, user, patience };
-                let (schema, running) = fairness.enter(request, estimator).await;
+                let (schema, class, running) = fairness.enter(request, estimator).await;
                 let retry_after = |()| schema.as_ref().map_or(1, |schema| schema.level.retry_after(now()));
                 let admitted = running.map(|running| Admitted { _running: running.map(Running::Fair) });
                 let admitted = admitted.map_err(retry_after);
-                Outcome { schema, admitted }
+                Outcome { schema, admitted, class }
             }
         }
     }

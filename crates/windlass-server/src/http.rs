@@ -233,6 +233,7 @@ async fn answer_caller(
         until(deadline, impersonated).await?
     };
     let outcome = fairness::enter(server, &exchange).await;
+    let class = outcome.class;
     *schema = outcome.schema;
     let running = outcome.admitted.map_err(|retry_after| Failure::Overload { retry_after })?;
     {
@@ -241,7 +242,8 @@ async fn answer_caller(
     }
     let remotes = server.aggregation().remotes();
     let _running = Some(running).filter(|_| fairness::keeps_seats(&exchange, &remotes));
-    until(deadline, pin!(answer(server, exchange, body, &remotes))).await
+    let response = until(deadline, pin!(class.scope(answer(server, exchange, body, &remotes)))).await?;
+    Ok(response.map(|body| body.of_class(class)))
 }
 
 /// Drops the work of a request at its deadline. A commit that the storage has received may happen.

@@ -46,6 +46,7 @@
 //! trace_context   the trace context of a request
 //! offload         long computations outside of the asynchronous runtime
 //! single_flight   calls that several requests share
+//! turns           turns at long computations and large responses, by priority and fairness
 //! ```
 //!
 //! [`Server`] is the entry point:
@@ -114,6 +115,7 @@ mod warning;
 mod trace_context;
 mod offload;
 mod single_flight;
+mod turns;
 
 pub use self::{
     admission::{AdmissionConfiguration, AdmissionConfigurationError, AdmissionPlugins, PodAccounts},

@@ -3,9 +3,9 @@
 //! A computation of some milliseconds keeps a thread of the runtime from all other requests. On a separate thread, the
 //! operating system shares the processors between it and them.
 //!
-//! Guaranteed: if there are several processors, computations leave one of them to short requests. The others wait in turn,
-//! so a long computation in many small parts lets other computations run between them. A computation that has not begun
-//! is cancelled when its request is dropped.
+//! Guaranteed: if there are several processors, computations leave one of them to short requests. The others wait for their
+//! turns, by the class of their request ([`turns`](crate::turns)). So a long computation in many small parts lets other
+//! computations run between them. A computation that has not begun is cancelled when its request is dropped.
 
 use std::{
     num::NonZero,
@@ -18,10 +18,12 @@ use std::{
 
 use futures::future::BoxFuture;
 use tokio::{
-    sync::{Notify, Semaphore},
+    sync::Notify,
     task::{self, JoinHandle},
 };
 use windlass_api::Status;
+
+use crate::turns::{Class, Turns};
 
 /// The minimum size of data that is decoded, converted or filtered outside of the runtime, in bytes. Smaller data takes
 /// less than about 1 ms.
@@ -31,7 +33,7 @@ pub(crate) const LARGE: usize = 128 << 10;
 pub(crate) const PART: usize = 1 << 20;
 
 /// The computations that may run at once.
-static PERMITS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(limit()));
+static TURNS: LazyLock<Arc<Turns>> = LazyLock::new(|| Turns::new(limit(), None));
 
 fn limit() -> usize {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
@@ -40,12 +42,13 @@ fn limit() -> usize {
 
 /// Computes a value on a thread for blocking work.
 pub(crate) async fn offload<T: Send + 'static>(compute: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
-    // A task waits for the permit. Otherwise a caller that is not polled could keep one from all others.
+    let class = Class::current();
+    // A task waits for the turn. Otherwise a caller that is not polled could keep it from all others.
     let computing = tokio::spawn(async move {
-        let permit = PERMITS.acquire().await;
+        let turn = Arc::clone(&TURNS).take(class).await;
         let computing = task::spawn_blocking(move || {
-            let _permit = permit;
-            compute()
+            let _turn = turn;
+            class.sync_scope(compute)
         });
         computing.await
     });
@@ -122,8 +125,11 @@ mod tests {
 
     #[tokio::test]
     async fn computation_of_a_dropped_caller_does_not_begin() {
-        // Other tests may hold permits, which they return.
-        let all = PERMITS.acquire_many(u32::try_from(limit()).unwrap()).await.unwrap();
+        // Other tests may have turns, which they return.
+        let mut all = Vec::new();
+        for _ in 0..limit() {
+            all.push(Arc::clone(&TURNS).take(Class::Exempt).await);
+        }
         let (sent, received) = mpsc::channel();
         let mut computing = Box::pin(offload(move || sent.send(()).unwrap()));
         assert!(computing.as_mut().now_or_never().is_none());
@@ -132,6 +138,28 @@ mod tests {
         drop(all);
         assert_eq!(offload(|| 7).await, Ok(7));
         assert!(received.recv().is_err(), "the computation was dropped without a call");
+    }
+
+    #[tokio::test]
+    async fn computation_of_an_exempt_request_is_next() {
+        let mut all = Vec::new();
+        for _ in 0..limit() {
+            all.push(Arc::clone(&TURNS).take(Class::Exempt).await);
+        }
+        let (sender, order) = mpsc::channel();
+        let mut computing = Vec::new();
+        for class in [Class::Flow { level: 1, flow: 1 }, Class::Flow { level: 1, flow: 1 }, Class::Exempt] {
+            let sender = sender.clone();
+            let compute = async move { offload(move || sender.send(Class::current()).unwrap()).await };
+            computing.push(Box::pin(class.scope(compute)));
+            assert!(computing.last_mut().unwrap().now_or_never().is_none());
+            tokio::task::yield_now().await;
+        }
+        drop(all.pop());
+        for computing in computing {
+            assert_eq!(computing.await, Ok(()));
+        }
+        assert_eq!(order.recv(), Ok(Class::Exempt));
     }
 
     #[tokio::test]
@@ -145,7 +173,7 @@ mod tests {
         };
         let mut running = Box::pin(offload_future(future.boxed()));
         assert!(running.as_mut().now_or_never().is_none());
-        // More computations than permits: they would wait for ever if the future kept its permit.
+        // More computations than turns: they would wait for ever if the future kept its turn.
         for number in 0..=limit() {
             assert!(running.as_mut().now_or_never().is_none());
             assert_eq!(offload(move || number).await, Ok(number));

@@ -28,7 +28,7 @@ use crate::{
     audit::AuditContext,
     encoded::Encoded,
     identity::User,
-    offload::{LARGE, offload_future},
+    offload::{LARGE, PART, offload_future},
     resource::{Conversions, Item, OwnRules, ResourceInfo, ResourceTable, Target, WriteContext},
     storage::{Change, CommitError, Revision, Storage, StorageError, StoredValue, last_commits::LastCommits},
     trace_context::TraceContext,
@@ -412,15 +412,27 @@ impl Registry {
         converted.pop().ok_or_else(|| Status::internal("an object was lost in a conversion"))
     }
 
-    /// Returns items in the version that the client requested. Many bytes are converted outside of the runtime.
+    /// Returns items in the version that the client requested. Many bytes are converted outside of the runtime, in parts.
     async fn convert_items(resource: &Arc<ResourceInfo>, items: Vec<Item>) -> Result<Vec<Item>, Status> {
-        if resource.conversion.is_none() {
-            return Ok(items);
+        let Some(conversion) = &resource.conversion else { return Ok(items) };
+        // A webhook converts a whole list in one request, as in kube-apiserver.
+        let most = if conversion.translator.is_some() { usize::MAX } else { PART };
+        let mut converted = Vec::with_capacity(items.len());
+        let mut items = items.into_iter().peekable();
+        while items.peek().is_some() {
+            let (mut part, mut bytes) = (Vec::new(), 0);
+            while bytes < most
+                && let Some(item) = items.next()
+            {
+                bytes += item.encoded.len_hint();
+                part.push(item);
+            }
+            let resource = Arc::clone(resource);
+            let convert: BoxFuture<'static, _> = Box::pin(async move { Self::convert_all(&resource, &part).await });
+            let part = if bytes >= LARGE { offload_future(convert).await? } else { convert.await };
+            converted.append(&mut part?);
         }
-        let resource = Arc::clone(resource);
-        let is_large = items.iter().map(|item| item.encoded.len_hint()).sum::<usize>() >= LARGE;
-        let converted: BoxFuture<'static, _> = Box::pin(async move { Self::convert_all(&resource, &items).await });
-        if is_large { offload_future(converted).await? } else { converted.await }
+        Ok(converted)
     }
 
     async fn convert_all(resource: &ResourceInfo, items: &[Item]) -> Result<Vec<Item>, Status> {

@@ -52,6 +52,7 @@ mod coalesced_body;
 mod connection;
 mod listener;
 mod outgoing;
+mod pacing;
 
 #[cfg(test)]
 mod tests;

@@ -27,6 +27,7 @@ use super::{
 use crate::{
     identity::User,
     request::{Query, RequestInfo},
+    turns::Class,
 };
 
 /// The names of the mandatory objects, which exist even if they are not stored.
@@ -73,6 +74,10 @@ pub(crate) struct Schema {
     is_sharded: bool,
     /// The hash of the only flow, if they do not.
     hash: u64,
+    /// The level does not limit its requests.
+    is_exempt: bool,
+    /// The hash of the level's name.
+    level_hash: u64,
     /// The UIDs of the schema and the level. `None` if one of them is not stored.
     uids: Option<[HeaderValue; 2]>,
 }
@@ -193,6 +198,8 @@ impl Fairness {
                 is_sharded: spec.distinguisher != Distinguisher::None
                     && matches!(response, Response::Queue(queuing) if queuing.queues > 1),
                 hash: hash(&spec.name, ""),
+                is_exempt: response == Response::Exempt,
+                level_hash: hash(&level.name, ""),
                 series: Arc::clone(series),
                 uids: match uids {
                     [Some(schema), Some(level)] => Some([schema, level]),
@@ -280,19 +287,20 @@ impl Fairness {
         &self,
         request: Incoming<'_>,
         estimator: Estimator<'_>,
-    ) -> (Option<Arc<Schema>>, Result<Option<RunningRequest>, ()>) {
+    ) -> (Option<Arc<Schema>>, Class, Result<Option<RunningRequest>, ()>) {
         let classified = Self::classify(&self.configuration.read(), &request);
-        let Some(schema) = classified else { return (None, Ok(None)) };
+        let Some(schema) = classified else { return (None, Class::Other, Ok(None)) };
         let (work, watches) = estimator.estimate(request.info, request.query, &schema.level);
         schema.series.width.observe(work.seats().into());
         if let Some(watches) = watches {
             schema.series.watches.observe(u32::try_from(watches).unwrap_or(u32::MAX).into());
         }
         let hash = schema.hash(&request);
+        let class = if schema.is_exempt { Class::Exempt } else { Class::Flow { level: schema.level_hash, flow: hash } };
         let seat = schema.level.enter(work, hash, &schema.series, request.patience).await;
         let is_watch = request.info.verb == "watch";
         let running = seat.map(|seat| Some(RunningRequest { seat, schema: Arc::clone(&schema), is_watch }));
-        (Some(schema), running.map_err(drop))
+        (Some(schema), class, running.map_err(drop))
     }
 
     pub(super) fn configuration(&self) -> Arc<Configuration> {

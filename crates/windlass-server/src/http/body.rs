@@ -15,6 +15,8 @@ use http_body::{Frame, SizeHint};
 use http_body_util::BodyStream;
 use hyper::body::Incoming;
 
+use crate::turns::Class;
+
 /// The body of a response, either complete or a stream of frames.
 ///
 /// It never fails. If a watch cannot continue, the body ends and the client watches again. Dropping the body ends the
@@ -23,6 +25,8 @@ pub struct Body {
     inner: Inner,
     /// The bytes that the body keeps in memory until it is dropped.
     held: usize,
+    /// The class of the request.
+    class: Class,
 }
 
 enum Inner {
@@ -36,7 +40,7 @@ impl Body {
     pub(crate) fn whole(bytes: impl Into<Bytes>) -> Self {
         let bytes: Bytes = bytes.into();
         let held = bytes.len();
-        Self { inner: Inner::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())), held }
+        Self { inner: Inner::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())), held, class: Class::default() }
     }
 
     /// Creates a complete body from pieces. Its length is not announced.
@@ -47,7 +51,7 @@ impl Body {
 
     /// Creates a body of unknown length with one frame per item.
     pub(crate) fn frames(frames: impl Stream<Item = Bytes> + Send + 'static) -> Self {
-        Self { inner: Inner::Frames(frames.boxed()), held: 0 }
+        Self { inner: Inner::Frames(frames.boxed()), held: 0, class: Class::default() }
     }
 
     /// Creates a body from one that is received from another server. It ends if that one fails.
@@ -71,12 +75,23 @@ impl Body {
         self.held
     }
 
+    /// Sets the class of the request. The computations of the body get their turns by it.
+    #[must_use]
+    pub(crate) fn of_class(self, class: Class) -> Self {
+        Self { class, ..self }
+    }
+
+    /// Returns the class of the request.
+    pub(crate) fn class(&self) -> Class {
+        self.class
+    }
+
     /// Runs a future after the last frame, before the body ends. If the body is dropped before, the future is dropped, too.
     #[must_use]
     pub(crate) fn followed_by(self, end: impl Future<Output = ()> + Send + 'static) -> Self {
-        let held = self.held;
+        let (held, class) = (self.held, self.class);
         let end = futures::stream::once(end).filter_map(|()| std::future::ready(None));
-        Self::frames(self.into_frames(usize::MAX).chain(end)).with_held_bytes(held)
+        Self::frames(self.into_frames(usize::MAX).chain(end)).with_held_bytes(held).of_class(class)
     }
 
     /// Converts the body into a stream of frames. A complete body is cut into frames of at most `length` bytes.
@@ -108,9 +123,10 @@ impl http_body::Body for Body {
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let class = self.class;
         let next = match &mut self.inner {
             Inner::Whole(bytes) => Poll::Ready(bytes.take()),
-            Inner::Frames(frames) => frames.poll_next_unpin(cx),
+            Inner::Frames(frames) => class.sync_scope(|| frames.poll_next_unpin(cx)),
         };
         next.map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
     }

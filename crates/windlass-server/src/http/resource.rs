@@ -33,6 +33,7 @@ use crate::{
     state::State,
     table::{self, IncludeObject},
     trace_context::TraceContext,
+    turns::Class,
 };
 
 /// The time limit of a write of one object, as in kube-apiserver. It begins when the body was received.
@@ -328,10 +329,10 @@ impl Request<'_> {
             return written.await;
         }
         let permit = FINISHING.acquire().await.map_err(Status::internal)?;
-        let finished = tokio::spawn(async move {
+        let finished = tokio::spawn(Class::current().scope(async move {
             let _permit = permit;
             written.await
-        });
+        }));
         finished.await.map_err(|error| match error.try_into_panic() {
             Ok(panic) => resume_unwind(panic),
             Err(cancelled) => Status::internal(cancelled),

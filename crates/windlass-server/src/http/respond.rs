@@ -12,7 +12,7 @@ use windlass_api::Status;
 
 use super::{
     body::Body,
-    json,
+    json::{self, Indenter},
     media::{Encoding, ErrorEncoding, MetaVersion, Representation, ResponseKind, View, wrong_view},
 };
 use crate::{
@@ -161,10 +161,10 @@ impl Renderer {
     /// Reports whether lists are encoded while they are sent.
     fn is_streamed(&self) -> bool {
         let is_streamed = match (self.representation.encoding, self.representation.view) {
-            (Encoding::Json, View::Table(_)) => !table::is_ordered(&self.resource),
-            (Encoding::Json, _) => true,
+            (Encoding::Json | Encoding::PrettyJson, View::Table(_)) => !table::is_ordered(&self.resource),
+            (Encoding::Json | Encoding::PrettyJson, _) => true,
             (Encoding::Yaml, view) => !matches!(view, View::Table(_)),
-            (Encoding::PrettyJson | Encoding::Protobuf, _) => false,
+            (Encoding::Protobuf, _) => false,
         };
         is_streamed && !self.audit.wants_response()
     }
@@ -272,8 +272,11 @@ impl Renderer {
         list: ItemList,
         render: impl Fn(&Item, &mut Vec<u8>) + Send + 'static,
     ) -> Response<Body> {
-        let is_elsewhere = size(&list) >= LARGE && !self.is_copied();
-        let mut pieces = Pieces { frame, items: list.items.into_iter(), state: State::Head, render };
+        let size = size(&list);
+        let is_elsewhere = size >= LARGE && !self.is_copied();
+        // Converted objects belong to this response, others to the storage.
+        let held = if self.resource.conversion.is_some() { size } else { 0 };
+        let mut pieces = Pieces { frame, items: list.items.into_iter(), state: State::Head, render, indenter: None };
         let encoding = self.representation.encoding;
         // A YAML list without items has no frame of its own.
         if !self.is_streamed() || encoding == Encoding::Yaml && pieces.frame.form == Form::Json {
@@ -281,6 +284,7 @@ impl Renderer {
             compact.pop();
             return self.document(StatusCode::OK, compact);
         }
+        pieces.indenter = (encoding == Encoding::PrettyJson).then(Indenter::default);
         let body = if is_elsewhere {
             // The response begins at once, which frees the seats of the request: other users need not wait for it.
             Body::frames(stream::unfold(pieces, |mut pieces| async {
@@ -290,6 +294,7 @@ impl Renderer {
                 let piece = offload(move || (pieces.next(), pieces)).await;
                 piece.ok().and_then(|(piece, pieces)| Some((piece?, pieces)))
             }))
+            .with_held_bytes(held)
         } else {
             let first = pieces.next().unwrap_or_default();
             if pieces.state == State::Done {
@@ -301,7 +306,7 @@ impl Renderer {
                     }
                     Some((pieces.next()?, (pieces, copied % COPIED + 1)))
                 });
-                Body::frames(stream::iter([first]).chain(rest))
+                Body::frames(stream::iter([first]).chain(rest)).with_held_bytes(held)
             }
         };
         respond(StatusCode::OK, HeaderValue::from_static(encoding.media_type()), body)
@@ -432,6 +437,8 @@ struct Pieces<R> {
     items: std::vec::IntoIter<Item>,
     state: State,
     render: R,
+    /// Set if the list is indented.
+    indenter: Option<Indenter>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -475,6 +482,9 @@ impl<R: Fn(&Item, &mut Vec<u8>)> Iterator for Pieces<R> {
                 }
             }
             self.state = State::Items;
+        }
+        if let Some(indenter) = &mut self.indenter {
+            out = indenter.indent(&out);
         }
         Some(out.into())
     }

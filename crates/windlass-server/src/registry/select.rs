@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The number of objects whose labels are read before other requests may run.
-const SCANNED: usize = 100;
+const SCANNED: usize = 500;
 
 /// The parsed selectors of a request.
 #[derive(Clone, Debug, Default)]
@@ -123,7 +123,7 @@ impl Selection {
         let (mut selected, mut part, mut bytes) = (Vec::new(), Vec::new(), 0);
         for (index, item) in items {
             bytes += item.encoded.len_hint();
-            part.push((index, Facts::new(item)));
+            part.push((index, item));
             if self.fields.is_empty() && part.len() >= SCANNED {
                 bytes = 0;
                 selected.extend(self.keep_selected(resource, std::mem::take(&mut part)));
@@ -144,19 +144,36 @@ impl Selection {
         Ok(selected)
     }
 
-    fn keep_selected(&self, resource: &ResourceInfo, mut part: Vec<(usize, Facts)>) -> Vec<(usize, Facts)> {
-        part.retain(|(_, facts)| self.matches(resource, facts));
-        part
+    fn keep_selected(&self, resource: &ResourceInfo, part: Vec<(usize, Item)>) -> Vec<(usize, Facts)> {
+        let selected = part.into_iter().filter_map(|(index, item)| Some((index, self.selected(resource, item)?)));
+        selected.collect()
+    }
+
+    /// Returns the parts of an object if it is selected. Most labels need not be decoded.
+    fn selected(&self, resource: &ResourceInfo, item: Item) -> Option<Facts> {
+        let of = |labels: &[(&str, &str)]| {
+            self.labels.matches(|key| labels.iter().find(|(name, _)| *name == key).map(|(_, value)| *value))
+        };
+        let in_place = if self.labels.is_empty() { None } else { item.encoded.labels().as_deref().map(of) };
+        if in_place == Some(false) {
+            return None;
+        }
+        let facts = Facts::new(item);
+        let is_selected =
+            (in_place == Some(true) || self.matches_labels(&facts)) && self.matches_fields(resource, &facts);
+        is_selected.then_some(facts)
     }
 
     /// Reports whether an object is selected.
     pub(super) fn matches(&self, resource: &ResourceInfo, facts: &Facts) -> bool {
-        if !self.labels.is_empty() {
-            let meta = facts.meta();
-            if !self.labels.matches(|key| meta.label(key)) {
-                return false;
-            }
-        }
+        self.matches_labels(facts) && self.matches_fields(resource, facts)
+    }
+
+    fn matches_labels(&self, facts: &Facts) -> bool {
+        self.labels.is_empty() || self.labels.matches(|key| facts.meta().label(key))
+    }
+
+    fn matches_fields(&self, resource: &ResourceInfo, facts: &Facts) -> bool {
         self.fields.requirements().iter().all(|requirement| {
             let holds = match requirement.field.as_str() {
                 "metadata.name" => **facts.meta().name() == *requirement.value,

@@ -1,4 +1,4 @@
-//! Response bodies on a socket, charged to the client's connection until they are sent.
+//! Response bodies on a socket, charged to the client's connection until they are sent. Large ones are sent in turns.
 
 use std::{
     convert::Infallible,
@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
-use super::coalesced_body::CoalescedBody;
+use super::{coalesced_body::CoalescedBody, pacing::Pacing};
 use crate::{
     budget::{Account, Charge, OverBudget},
     http::Body,
@@ -33,6 +33,7 @@ pub(super) struct Outgoing {
     is_whole: bool,
     /// The unsent rest of the last frame.
     rest: Bytes,
+    pacing: Pacing,
 }
 
 impl Outgoing {
@@ -43,6 +44,7 @@ impl Outgoing {
             held => Some(account.try_charge(held)?),
         };
         Ok(Self {
+            pacing: Pacing::new(account.turns(), body.class()),
             is_whole: body.length().is_some(),
             body: CoalescedBody::new(body),
             account: Arc::clone(account),
@@ -54,6 +56,7 @@ impl Outgoing {
     /// Creates a body that is sent regardless of limits. For short bodies.
     pub(super) fn unbounded(body: Body, account: &Arc<Account>) -> Self {
         Self {
+            pacing: Pacing::new(account.turns(), body.class()),
             charge: Some(account.charge(body.held_bytes())),
             is_whole: body.length().is_some(),
             body: CoalescedBody::new(body),
@@ -78,9 +81,14 @@ impl HttpBody for Outgoing {
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        ready!(self.pacing.poll_ready(cx));
         let mut data = std::mem::take(&mut self.rest);
         if data.is_empty() {
-            match ready!(Pin::new(&mut self.body).poll_frame(cx)).map(|frame| frame.map(Frame::into_data)) {
+            let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
+                self.pacing.idle();
+                return Poll::Pending;
+            };
+            match frame.map(|frame| frame.map(Frame::into_data)) {
                 Some(Ok(Ok(frame))) => data = self.charged(frame),
                 // Responses have no trailers and no errors.
                 _ => return Poll::Ready(None),
@@ -89,6 +97,7 @@ impl HttpBody for Outgoing {
         if data.len() > PIECE {
             self.rest = data.split_off(PIECE);
         }
+        let data = self.pacing.sent(data);
         Poll::Ready(Some(Ok(Frame::data(data))))
     }
 
@@ -104,10 +113,39 @@ impl HttpBody for Outgoing {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
     use http_body_util::BodyExt as _;
 
     use super::*;
-    use crate::budget::{Budget, Limits};
+    use crate::{
+        budget::{Budget, Limits},
+        turns::Class,
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn large_responses_are_sent_in_turns_and_small_ones_at_once() {
+        let budget = Budget::new(Limits::default());
+        let account = budget.open();
+        let mut turns = Vec::new();
+        while let Some(turn) = Arc::clone(account.turns()).take(Class::Other).now_or_never() {
+            turns.push(turn);
+        }
+        let sent = |body: &mut Outgoing| {
+            let mut sent = 0;
+            while let Some(Some(Ok(frame))) = body.frame().now_or_never() {
+                sent += frame.into_data().unwrap().len();
+            }
+            sent
+        };
+        let mut small = Outgoing::new(Body::whole(vec![0; 2 * PIECE]), &account).unwrap();
+        assert_eq!(sent(&mut small), 2 * PIECE);
+        let mut large = Outgoing::new(Body::whole(vec![0; 10 * PIECE]), &budget.open()).unwrap();
+        assert_eq!(sent(&mut large), 2 * PIECE);
+        tokio::task::yield_now().await;
+        assert_eq!(sent(&mut large), 0);
+        turns.clear();
+        assert_eq!(large.collect().await.unwrap().to_bytes().len(), 8 * PIECE);
+    }
 
     #[tokio::test]
     async fn frames_are_charged_until_the_body_ends() {

@@ -41,7 +41,7 @@ async fn enter(fairness: &Fairness, user: &str) -> (String, String, Result<Optio
     let user = User::new(user);
     let request = Incoming { info: &info, query: &query, user: &user, patience: PATIENCE };
     let estimator = Estimator { objects: &objects, watches: &watches };
-    let (schema, running) = fairness.enter(request, estimator).await;
+    let (schema, _, running) = fairness.enter(request, estimator).await;
     let schema = schema.unwrap();
     (schema.spec.name.clone(), schema.level.name.clone(), running)
 }

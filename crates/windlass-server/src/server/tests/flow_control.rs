@@ -8,6 +8,7 @@ use windlass_api::BoxError;
 use super::*;
 use crate::{
     AuditBatchOptions, AuditConfiguration, AuditMode, AuditPolicy, AuditWebhook, AuditWebhookOptions, identity::User,
+    turns::Class,
 };
 
 const LEVELS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations";
@@ -78,6 +79,24 @@ async fn responses_have_the_uids_of_schema_and_level() {
     assert_eq!(answer.header("x-kubernetes-pf-flowschema-uid"), "");
     let answer = get(&jane, "/api/v1/pods?watch=1").await;
     assert_eq!(classes(&admin, &answer).await.0, "global-default");
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_have_the_class_of_their_user() {
+    let server = server();
+    get(&server.service(), CONFIG_MAPS).await;
+    let class = async |service: Service| {
+        let request = request("GET", "/api").body(String::new()).unwrap();
+        service.oneshot(request).await.unwrap().body().class()
+    };
+    assert_eq!(class(server.service()).await, Class::Exempt);
+    let user = async |name| match class(server.service().acting_as(User::new(name))).await {
+        Class::Flow { level, flow } => (level, flow),
+        other => panic!("{other:?}"),
+    };
+    let (jane, joe, scheduler) = (user("jane").await, user("joe").await, user("system:kube-scheduler").await);
+    assert!(jane.0 == joe.0 && jane.1 != joe.1, "{jane:?} {joe:?}");
+    assert_ne!(jane.0, scheduler.0);
 }
 
 #[tokio::test(start_paused = true)]

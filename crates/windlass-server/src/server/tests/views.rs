@@ -59,6 +59,11 @@ async fn long_lists_equal_their_parts_in_each_form() {
     let yaml = accepting(&service, CONFIG_MAPS, "application/yaml").await;
     assert_eq!(yaml.header("content-type"), "application/yaml");
     assert_eq!(yaml.body, crate::codec::to_yaml(&whole));
+    let pretty = get(&service, &format!("{CONFIG_MAPS}?pretty=true")).await;
+    assert_eq!(pretty.body, serde_json::to_string_pretty(&whole).unwrap());
+    let pretty = request("GET", &format!("{CONFIG_MAPS}?pretty=true")).body(String::new()).unwrap();
+    let pretty = service.clone().oneshot(pretty).await.unwrap();
+    assert_eq!(pretty.body().length(), None, "it is indented while it is sent");
     let none = accepting(&service, &format!("{CONFIG_MAPS}?labelSelector=l%3Dd"), "application/yaml").await;
     assert!(none.body.contains("\nitems: []\n"), "{}", none.body);
     let one = accepting(&service, &format!("{CONFIG_MAPS}?labelSelector=l%3Db"), "application/yaml").await;
