@@ -242,7 +242,9 @@ async fn answer_caller(
     }
     let remotes = server.aggregation().remotes();
     let _running = Some(running).filter(|_| fairness::keeps_seats(&exchange, &remotes));
-    let response = until(deadline, pin!(class.scope(answer(server, exchange, body, &remotes)))).await?;
+    // Pinned before it gets its class, because the future is large.
+    let answered = pin!(answer(server, exchange, body, &remotes));
+    let response = until(deadline, pin!(class.scope(answered))).await?;
     Ok(response.map(|body| body.of_class(class)))
 }
 

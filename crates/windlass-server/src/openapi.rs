@@ -92,7 +92,9 @@ pub(crate) fn answer(table: &ResourceTable, request: &Request<'_>) -> Option<Doc
         document = document.with_header("vary", "Accept-Encoding").with_header("vary", "Accept");
         if document.status == 200 {
             let mut tree = v2::document(kubernetes, &groups, &descriptions.schemas());
-            foreign_paths.iter().for_each(|paths| paths.add_to(&mut tree));
+            for paths in foreign_paths {
+                paths.add_to(&mut tree);
+            }
             document.body = match encoding {
                 Encoding::Json => tree.to_string().into_bytes(),
                 Encoding::Protobuf => protobuf::document(&tree),

@@ -78,7 +78,7 @@ impl<'a> Requested<'a> {
         let mut fields = yasna::parse_der(certificate.tbs_certificate.as_ref(), |reader| {
             reader.read_sequence(|reader| {
                 let mut fields = Vec::new();
-                while let Some(field) = reader.read_optional(|reader| reader.read_der())? {
+                while let Some(field) = reader.read_optional(yasna::BERReader::read_der)? {
                     fields.push(field);
                 }
                 Ok(fields)

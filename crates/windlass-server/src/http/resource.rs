@@ -308,30 +308,36 @@ impl Request<'_> {
         T: Send + 'static,
         W: Future<Output = Result<T, Status>> + Send + 'static,
     {
-        time::timeout(WRITE_LIMIT, self.finish(size, write)).await.unwrap_or_else(|_| {
+        // Pinned in place, because the future is large.
+        let finished = pin!(self.finish(size, write));
+        time::timeout(WRITE_LIMIT, finished).await.unwrap_or_else(|_| {
             let message = "Timeout: request did not complete within requested timeout - context deadline exceeded";
             let details = StatusDetails::default();
             Err(Status::failure(504, reason::TIMEOUT, message).with_details(details))
         })
     }
 
-    /// Runs a write. Large bodies are decoded and validated outside of the runtime. If the kind has claims, it runs to its end, even if the request ends before: otherwise claims could
-    /// remain that nothing releases, such as the addresses of a service.
+    /// Runs a write. Large bodies are decoded and validated outside of the runtime. If the kind has claims, it runs to its
+    /// end, even if the request ends before: otherwise claims could remain that nothing releases, such as the addresses of
+    /// a service.
     async fn finish<T, W>(&self, size: usize, write: impl FnOnce(Registry, Target) -> W) -> Result<T, Status>
     where
         T: Send + 'static,
         W: Future<Output = Result<T, Status>> + Send + 'static,
     {
-        let written = write(self.registry.clone(), self.target.clone());
-        let written =
-            async move { if size < LARGE { written.await } else { offload_future(Box::pin(written)).await? } };
+        let (registry, target) = (self.registry.clone(), self.target.clone());
         if !self.target.resource.strategy.has_claims() {
-            return written.await;
+            // The future of a small write, by far the most frequent one, is not moved.
+            if size < LARGE {
+                return write(registry, target).await;
+            }
+            return offload_future(Box::pin(write(registry, target))).await?;
         }
         let permit = FINISHING.acquire().await.map_err(Status::internal)?;
+        let written = Box::pin(write(registry, target));
         let finished = tokio::spawn(Class::current().scope(async move {
             let _permit = permit;
-            written.await
+            if size < LARGE { written.await } else { offload_future(written).await? }
         }));
         finished.await.map_err(|error| match error.try_into_panic() {
             Ok(panic) => resume_unwind(panic),

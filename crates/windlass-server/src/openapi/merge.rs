@@ -84,12 +84,11 @@ impl ForeignPaths {
             }
         }
         for (name, mut definition) in definitions {
-            match existing.get_mut(&name) {
-                Some(existing) => add_kinds(existing, &definition),
-                None => {
-                    rename(&mut definition, &names);
-                    existing.insert(name, definition);
-                }
+            if let Some(existing) = existing.get_mut(&name) {
+                add_kinds(existing, &definition);
+            } else {
+                rename(&mut definition, &names);
+                existing.insert(name, definition);
             }
         }
         let Some(existing) = document["paths"].as_object_mut() else { return };
