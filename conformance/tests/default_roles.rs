@@ -7,7 +7,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::time::{self, Instant};
 use windlass_client::Client;
-use windlass_server::Server;
+use windlass_server::{Server, storage::Storage};
 use windlass_storage::{DiskStorage, Options};
 
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
@@ -16,14 +16,14 @@ const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 /// Starts a server. The tasks of the last one may still hold the directory for a moment.
 async fn start(directory: &Path) -> Client {
     let deadline = Instant::now() + Duration::from_secs(30);
-    let storage = loop {
+    let storage: Arc<dyn Storage> = loop {
         match DiskStorage::open_with(directory, Options::default()) {
-            Ok(storage) => break storage,
+            Ok(storage) => break Arc::new(storage),
             Err(error) => assert!(Instant::now() < deadline, "{error}"),
         }
         time::sleep(Duration::from_millis(10)).await;
     };
-    Client::from_service(Server::builder().storage(Arc::new(storage)).build().service(), "default")
+    Client::from_service(Server::builder().storage(storage).build().service(), "default")
 }
 
 async fn send(client: &Client, method: Method, path: &str, body: Option<Value>) -> Value {

@@ -179,14 +179,13 @@ pub(crate) fn run(part: &Part) -> Result {
             servers::run(&root().join("target/dist/windlass"), &bench_program(), options)
         }
         Part::BenchHandling(options) => {
-            let programs = match (&options.windlass, &options.bench) {
-                (Some(windlass), Some(bench)) => (windlass.clone(), bench.clone()),
-                _ => {
-                    dist_build(&["windlass-cli", "windlass-bench"])?;
-                    (root().join("target/dist/windlass"), bench_program())
-                }
+            let (windlass, bench) = if let (Some(windlass), Some(bench)) = (&options.windlass, &options.bench) {
+                (windlass.clone(), bench.clone())
+            } else {
+                dist_build(&["windlass-cli", "windlass-bench"])?;
+                (root().join("target/dist/windlass"), bench_program())
             };
-            handling::run(&programs.0, &programs.1, options)
+            handling::run(&windlass, &bench, options)
         }
         Part::BenchQueue => bench_queue(),
         Part::BenchInformer(options) => {

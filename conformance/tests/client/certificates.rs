@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use conformance::{eventually, on_each_target, unique};
 use k8s_openapi::{ByteString, api::certificates::v1::CertificateSigningRequest};
+use rustls::pki_types::{CertificateSigningRequestDer, pem::PemObject as _};
 use serde_json::json;
 use windlass_api::{Clock, ObjectExt as _, Patch};
 use windlass_client::{
@@ -37,7 +38,7 @@ async fn approved_certificate_is_used() {
             assert_eq!(asked.spec.usages.as_deref().unwrap(), ["digital signature", "server auth"]);
             assert_eq!(asked.spec.expiration_seconds, Some(3600));
             target.client.approve(asked.name()).reason("Tested").await.unwrap();
-            let request = String::from_utf8(asked.spec.request.0.clone()).unwrap();
+            let request = CertificateSigningRequestDer::from_pem_slice(&asked.spec.request.0).unwrap();
             let signed = authority.sign(&request, &[Usage::DigitalSignature, Usage::ServerAuth], validity).unwrap();
             let status = json!({"status": {"certificate": ByteString(signed.to_pem().into())}});
             let patch = target.client.patch::<CertificateSigningRequest>(asked.name(), Patch::Merge(status));

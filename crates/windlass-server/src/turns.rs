@@ -255,8 +255,7 @@ mod tests {
         for task in waiting {
             task.await.unwrap();
         }
-        let order = order.lock().clone();
-        order
+        order.lock().clone()
     }
 
     fn flow(level: u64, flow: u64) -> Class {

@@ -75,10 +75,11 @@ impl<'a> Requested<'a> {
         let info = &self.0.certification_request_info;
         let template = params.signed_by(&RequestKey(info.subject_pki.raw), issuer)?;
         let (_, certificate) = X509Certificate::from_der(template.der())?;
+        #[expect(clippy::redundant_closure_for_method_calls, reason = "the method alone is not general enough")]
         let mut fields = yasna::parse_der(certificate.tbs_certificate.as_ref(), |reader| {
             reader.read_sequence(|reader| {
                 let mut fields = Vec::new();
-                while let Some(field) = reader.read_optional(yasna::BERReader::read_der)? {
+                while let Some(field) = reader.read_optional(|reader| reader.read_der())? {
                     fields.push(field);
                 }
                 Ok(fields)

@@ -174,7 +174,7 @@ mod tests {
         let mut take = |key: &str| buckets.take(key, &limit, Instant::now());
         assert_eq!([take(&long), take(&other), take(&long)], [true, true, false]);
         let stored = buckets.buckets.keys().chain(buckets.uses.values());
-        assert_eq!(stored.map(|key| size_of_val(key)).collect::<Vec<_>>(), [32; 4]);
+        assert_eq!(stored.map(size_of_val).collect::<Vec<_>>(), [32; 4]);
     }
 
     #[tokio::test(start_paused = true)]
