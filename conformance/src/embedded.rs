@@ -6,7 +6,8 @@ use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 use windlass_client::{Auth, Config, config::TlsOptions};
 use windlass_etcd::{EtcdStorage, Options, testing::Etcd};
 use windlass_server::{
-    AdmissionConfiguration, AuthorizationConfiguration, KubernetesVersion, Server, ServerBuilder, TlsIdentity,
+    AdmissionConfiguration, AdmissionPlugins, AuthorizationConfiguration, KubernetesVersion, Server, ServerBuilder,
+    TlsIdentity,
     storage::{MemoryStorage, Retention, Storage},
 };
 use windlass_storage::{CachedStorage, DiskStorage, Encoding};
@@ -109,10 +110,12 @@ impl Embedded {
 /// Configures the authenticators and authorizers of the real server that need no files.
 pub fn like_upstream(builder: ServerBuilder) -> ServerBuilder {
     let modes = AuthorizationConfiguration::from_modes(&["Node", "RBAC"], None).expect("the modes are supported");
+    let optional = ["NodeRestriction", "OwnerReferencesPermissionEnforcement", "PodNodeSelector"];
+    let plugins = AdmissionPlugins::new(&optional, &[]).expect("the plugins are supported");
     let authorizers = modes.connect(|_| Err("there is no webhook".into())).expect("no webhook is connected");
     builder
         .authorizers(authorizers)
-        .admission(AdmissionConfiguration::default().with_node_restriction())
+        .admission(AdmissionConfiguration::new(plugins).expect("the plugins need no configuration"))
         .bootstrap_tokens(true)
 }
 

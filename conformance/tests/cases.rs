@@ -54,6 +54,7 @@ cases! {
     ownership
     patches
     paths
+    plugins
     pod_parts
     pod_security
     pods

@@ -30,6 +30,8 @@ const JSON: &[&str] = &["content-type: application/json-patch+json"];
 const STRATEGIC: &[&str] = &["content-type: application/strategic-merge-patch+json"];
 const APPLY: &[&str] = &["content-type: application/apply-patch+yaml"];
 
+const HOST_POD: &str = r#"{"metadata":{"name":"host"},"spec":{"serviceAccountName":"runner","hostNetwork":true,"containers":[{"name":"c","image":"i"}]}}"#;
+
 const WRONG: &[&str] = &["authorization: Bearer wrong"];
 
 pub(super) const REQUESTS: &[Step] = &[
@@ -272,6 +274,29 @@ pub(super) const REQUESTS: &[Step] = &[
     step(404, "GET", "/audit-path", ""),
     step(200, "GET", "/api", ""),
     step(404, "POST", "/apis/apps/v2/namespaces/audit-metadata/deployments", "{}"),
+    // Pod Security: annotations about the standards of the namespace.
+    step(
+        201,
+        "POST",
+        "/api/v1/namespaces",
+        r#"{"metadata":{"name":"audit-security","labels":{"pod-security.kubernetes.io/enforce":"baseline","pod-security.kubernetes.io/audit":"restricted"}}}"#,
+    ),
+    step(201, "POST", "/api/v1/namespaces/audit-security/serviceaccounts", r#"{"metadata":{"name":"runner"}}"#),
+    step(201, "POST", "/api/v1/namespaces/audit-metadata/serviceaccounts", r#"{"metadata":{"name":"runner"}}"#),
+    step(403, "POST", "/api/v1/namespaces/audit-security/pods?dryRun=All", HOST_POD),
+    step(201, "POST", "/api/v1/namespaces/audit-metadata/pods?dryRun=All", HOST_POD),
+    step(
+        201,
+        "POST",
+        "/api/v1/namespaces/audit-security/pods?dryRun=All",
+        r#"{"metadata":{"name":"plain"},"spec":{"serviceAccountName":"runner","containers":[{"name":"c","image":"i"}]}}"#,
+    ),
+    step(
+        201,
+        "POST",
+        "/apis/apps/v1/namespaces/audit-security/deployments?dryRun=All",
+        r#"{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#,
+    ),
     // The end.
     step(200, "GET", "/version?last", ""),
 ];

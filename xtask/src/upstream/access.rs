@@ -50,7 +50,7 @@ pub(super) fn flags(directory: &Path) -> Vec<String> {
     ];
     let constant = [
         "--authorization-mode=Node,RBAC",
-        "--enable-admission-plugins=NodeRestriction",
+        "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement,PodNodeSelector",
         "--enable-bootstrap-token-auth=true",
         "--requestheader-allowed-names=front-proxy-client",
         "--requestheader-username-headers=X-Remote-User",
