@@ -62,6 +62,9 @@ const NOT_IN_THIRD_GROUP: &str = concat!(
     r"|sample-apiserver|Aggregated APIServer|set ownership and permission)",
 );
 
+/// The plugin that the real control plane of the third group has, as most clusters.
+const LIKE_UPSTREAM: &str = "--enable-admission-plugins=NodeRestriction";
+
 /// The options of `cargo xtask long e2e`.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -197,7 +200,7 @@ fn play_with_upstream(program: &Path, options: &Options, reports: &Path) -> Resu
 
 impl Shard {
     fn start(program: &Path, windlass: &Path, names: &[&str], reports: &Path, index: usize) -> Result<Self> {
-        let embedded = Embedded::start(windlass, &[])?;
+        let embedded = Embedded::start(windlass, &[LIKE_UPSTREAM])?;
         let play = Play::start(program, &embedded.kubeconfig(), names, reports, &format!("shard-{index}"))?;
         Ok(Self { play, _embedded: embedded })
     }

@@ -72,9 +72,11 @@ impl Registry {
         }
         let topic = selection.topic(target);
         if is_key(&topic) {
-            // The list of one name has no pages. The token is not even decoded.
+            // The list of one name has no pages. A token has no effect, but must be valid.
             params.limit = 0;
-            params.continue_token = None;
+            if let Some(token) = params.continue_token.take().filter(|token| !token.is_empty()) {
+                ContinueToken::decode(&token, &target.prefix())?;
+            }
         }
         let limit = usize::try_from(params.limit).ok().filter(|limit| *limit > 0);
         let prefix = target.prefix();
