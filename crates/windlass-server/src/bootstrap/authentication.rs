@@ -147,7 +147,8 @@ fn valid(pem: &str, now: Timestamp) -> Vec<CertificateDer<'static>> {
 
 /// Returns the certificates of two bundles in PEM, each of them once, without those that have expired.
 fn combined(published: &str, own: &str, now: Timestamp) -> String {
-    let certificates = valid(&[published, own].concat(), now);
+    // The last line of a bundle may lack its end.
+    let certificates = valid(&[published, "\n", own].concat(), now);
     let mut pem = String::new();
     for certificate in certificates {
         pem.push_str("-----BEGIN CERTIFICATE-----\n");
