@@ -182,6 +182,9 @@ mod tests {
         let map = with_authorities(json!({}), &authorities, None, now).unwrap();
         assert_eq!(map, json!({"data": {CLIENT_CA: first}}));
         assert_eq!(with_authorities(map.clone(), &authorities, None, now), None);
+        let unfinished = json!({"data": {CLIENT_CA: second.trim_end()}});
+        let map_of_both = with_authorities(unfinished, &authorities, None, now).unwrap();
+        assert_eq!(map_of_both["data"][CLIENT_CA], format!("{second}{first}"));
 
         let proxy = FrontProxy { username_headers: vec!["X-Remote-User".to_owned()], ..FrontProxy::default() };
         authorities
