@@ -26,12 +26,14 @@ use crate::{
     audit::{self, AuditContext, AuditedFailure, AuditedRequest, RequestAudit},
     authn::{self, Authenticated, Credentials},
     authz::AccessAttributes,
-    bootstrap, discovery,
+    bootstrap,
+    discovery::{self, Document},
     encoded::Style,
     flow_control::Schema,
     health,
     identity::User,
     kubernetes::KubernetesVersion,
+    offload::offload,
     openapi,
     request::{self, Query, RequestInfo, ResourcePath},
     resource::{ResourceInfo, ResourceTable},
@@ -434,23 +436,43 @@ async fn answer_discovery(server: &Arc<State>, exchange: &Exchange) -> Result<Re
         }
         document
     } else {
-        let request = openapi::Request {
-            path,
-            query: exchange.raw_query.as_deref(),
-            accept,
-            if_none_match: known,
-            descriptions: server.descriptions(),
-            now: server.clock().now(),
-            foreign: &remotes.openapi_paths(),
-            foreign_paths: &remotes.openapi_v2(),
-        };
-        openapi::answer(&table, &request).ok_or(Failure::NotFound)?
+        describe(server, exchange, table, &remotes).await?
     };
     let encoding = match media::negotiate_error(&exchange.headers, &exchange.query) {
         ErrorEncoding::As(encoding) => encoding,
         ErrorEncoding::Forced => Encoding::Json,
     };
     Ok(respond::generated_document(document, encoding))
+}
+
+/// Returns an OpenAPI document. It is generated outside of the runtime.
+async fn describe(
+    server: &Arc<State>,
+    exchange: &Exchange,
+    table: Arc<ResourceTable>,
+    remotes: &Remotes,
+) -> Result<Document, Failure> {
+    let owned = |text: Option<&str>| text.map(str::to_owned);
+    let path = exchange.info.path.clone();
+    let query = exchange.raw_query.clone();
+    let accept = owned(exchange.header(header::ACCEPT));
+    let known = owned(exchange.header(header::IF_NONE_MATCH));
+    let (foreign, foreign_paths) = (remotes.openapi_paths(), remotes.openapi_v2());
+    let server = Arc::clone(server);
+    let document = offload(move || {
+        let request = openapi::Request {
+            path: &path,
+            query: query.as_deref(),
+            accept: accept.as_deref(),
+            if_none_match: known.as_deref(),
+            descriptions: server.descriptions(),
+            now: server.clock().now(),
+            foreign: &foreign,
+            foreign_paths: &foreign_paths,
+        };
+        openapi::answer(&table, &request)
+    });
+    document.await?.ok_or(Failure::NotFound)
 }
 
 /// Reports whether kube-apiserver has a separate route for a discovery path, with one method and fixed media types.

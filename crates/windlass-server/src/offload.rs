@@ -111,6 +111,18 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::turns::Turn;
+
+    /// The turns that exist. Only one test may take all of them: two could have a part each, and wait for ever.
+    async fn all_turns() -> (tokio::sync::MutexGuard<'static, ()>, Vec<Turn>) {
+        static TAKING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+        let taking = TAKING.lock().await;
+        let mut all = Vec::new();
+        for _ in 0..limit() {
+            all.push(Arc::clone(&TURNS).take(Class::Exempt).await);
+        }
+        (taking, all)
+    }
 
     #[tokio::test]
     async fn offloaded_value_is_returned() {
@@ -125,11 +137,7 @@ mod tests {
 
     #[tokio::test]
     async fn computation_of_a_dropped_caller_does_not_begin() {
-        // Other tests may have turns, which they return.
-        let mut all = Vec::new();
-        for _ in 0..limit() {
-            all.push(Arc::clone(&TURNS).take(Class::Exempt).await);
-        }
+        let (_taking, all) = all_turns().await;
         let (sent, received) = mpsc::channel();
         let mut computing = Box::pin(offload(move || sent.send(()).unwrap()));
         assert!(computing.as_mut().now_or_never().is_none());
@@ -142,10 +150,7 @@ mod tests {
 
     #[tokio::test]
     async fn computation_of_an_exempt_request_is_next() {
-        let mut all = Vec::new();
-        for _ in 0..limit() {
-            all.push(Arc::clone(&TURNS).take(Class::Exempt).await);
-        }
+        let (_taking, mut all) = all_turns().await;
         let (sender, order) = mpsc::channel();
         let mut computing = Vec::new();
         for class in [Class::Flow { level: 1, flow: 1 }, Class::Flow { level: 1, flow: 1 }, Class::Exempt] {

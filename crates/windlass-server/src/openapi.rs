@@ -92,8 +92,9 @@ pub(crate) fn answer(table: &ResourceTable, request: &Request<'_>) -> Option<Doc
         document = document.with_header("vary", "Accept-Encoding").with_header("vary", "Accept");
         if document.status == 200 {
             let mut tree = v2::document(kubernetes, &groups, &descriptions.schemas());
+            let mut new_names = merge::NewNames::default();
             for paths in foreign_paths {
-                paths.add_to(&mut tree);
+                paths.add_to(&mut tree, &mut new_names);
             }
             document.body = match encoding {
                 Encoding::Json => tree.to_string().into_bytes(),

@@ -4,8 +4,11 @@
 //! levels take turns, and within a level its flows, for example its users. So one user with many requests delays others
 //! by one turn, and not by all of these requests.
 //!
-//! Guaranteed: a dropped [`Turn`] is passed on at once. If turns are limited in time, other work waits no longer for a turn
-//! than this time, even if its owner is never polled. No task runs in the background.
+//! Guaranteed: a dropped [`Turn`] is passed on at once. If turns are limited in time, one that is kept longer is passed on,
+//! too, even if its owner is never polled. No task runs in the background.
+//!
+//! Not guaranteed: without priority and fairness, and in a level without queues, all requests are one flow, in the order of
+//! their arrival.
 
 use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 

@@ -11,11 +11,12 @@ use rcgen::{
 };
 use windlass_api::BoxError;
 use x509_parser::{
+    asn1_rs::{Class, Tag},
     certificate::X509Certificate,
     certification_request::X509CertificationRequest,
     extensions::{GeneralName, ParsedExtension},
     prelude::FromDer as _,
-    x509::X509Name,
+    x509::{AttributeTypeAndValue, X509Name},
 };
 
 /// The positions of the algorithm of the signature, the subject and the key in a certificate.
@@ -126,13 +127,29 @@ fn sequence(fields: &[Vec<u8>]) -> Vec<u8> {
 
 /// Refuses values that programs decode differently, or not at all.
 fn check_subject(subject: &X509Name<'_>) -> Result<(), BoxError> {
-    match subject.iter_attributes().find(|attribute| attribute.as_str().is_err()) {
+    match subject.iter_attributes().find(|attribute| !is_text(attribute)) {
         None => Ok(()),
         Some(attribute) => {
             let tag = attribute.attr_value().header.tag();
             Err(format!("a value of the subject is not supported: its type is {tag}").into())
         }
     }
+}
+
+/// Reports whether a value is a text with the characters of its type, as Go checks them.
+fn is_text(attribute: &AttributeTypeAndValue<'_>) -> bool {
+    let header = &attribute.attr_value().header;
+    let bytes = attribute.as_slice();
+    header.class() == Class::Universal
+        && match header.tag() {
+            Tag::Utf8String => str::from_utf8(bytes).is_ok(),
+            Tag::PrintableString => {
+                bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b" '()+,-./:=?*&".contains(byte))
+            }
+            Tag::NumericString => bytes.iter().all(|byte| byte.is_ascii_digit() || *byte == b' '),
+            Tag::Ia5String => bytes.is_ascii(),
+            _ => false,
+        }
 }
 
 /// Converts an alternative name. Go ignores the other types, too.

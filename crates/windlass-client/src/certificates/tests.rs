@@ -225,8 +225,15 @@ fn unreadable_and_unsigned_requests_are_refused() {
     assert!(refused(&longer).contains("there are bytes after its end"), "{}", refused(&longer));
     assert!(refused(b"no request").contains("the request cannot be parsed"), "{}", refused(b"no request"));
     // Programs differ in how they decode it.
-    let wide = subject(&[&[(NAME, yasna::tags::TAG_BMPSTRING, "\0a")]]);
-    assert!(refused(&request(&wide, &key)).contains("a value of the subject is not supported"));
+    let wide = (yasna::tags::TAG_BMPSTRING, "\0a");
+    // The type has no underscores, no letters, or no umlauts.
+    let printable = (yasna::tags::TAG_PRINTABLESTRING, "jane_doe");
+    let numeric = (yasna::tags::TAG_NUMERICSTRING, "1a");
+    let ascii = (yasna::tags::TAG_IA5STRING, "\u{e4}");
+    for (tag, value) in [wide, printable, numeric, ascii] {
+        let subject = subject(&[&[(NAME, tag, value)]]);
+        assert!(refused(&request(&subject, &key)).contains("a value of the subject is not supported"), "{value}");
+    }
 }
 
 #[test]

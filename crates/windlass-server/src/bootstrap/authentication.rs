@@ -147,7 +147,8 @@ fn valid(pem: &str, now: Timestamp) -> Vec<CertificateDer<'static>> {
 
 /// Returns the certificates of two bundles in PEM, each of them once, without those that have expired.
 fn combined(published: &str, own: &str, now: Timestamp) -> String {
-    let certificates = valid(&[published, own].concat(), now);
+    // The last line of a bundle may lack its end.
+    let certificates = valid(&[published, "\n", own].concat(), now);
     let mut pem = String::new();
     for certificate in certificates {
         pem.push_str("-----BEGIN CERTIFICATE-----\n");
@@ -181,6 +182,9 @@ mod tests {
         let map = with_authorities(json!({}), &authorities, None, now).unwrap();
         assert_eq!(map, json!({"data": {CLIENT_CA: first}}));
         assert_eq!(with_authorities(map.clone(), &authorities, None, now), None);
+        let unfinished = json!({"data": {CLIENT_CA: second.trim_end()}});
+        let map_of_both = with_authorities(unfinished, &authorities, None, now).unwrap();
+        assert_eq!(map_of_both["data"][CLIENT_CA], format!("{second}{first}"));
 
         let proxy = FrontProxy { username_headers: vec!["X-Remote-User".to_owned()], ..FrontProxy::default() };
         authorities

@@ -171,7 +171,8 @@ async fn remove_unwanted(registry: &Registry, plural: &str, wanted: &[Value]) ->
         if is_wanted || auto_update(&object) != Some(true) {
             continue;
         }
-        match registry.delete(&Target::object(resource, None, name), DeleteParams::default()).await {
+        let params = DeleteParams { webhooks: WebhookCalls::Never, ..DeleteParams::default() };
+        match registry.delete(&Target::object(resource, None, name), params).await {
             Err(status) if !status.is_not_found() => return Err(status),
             _ => {}
         }

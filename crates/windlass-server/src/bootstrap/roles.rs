@@ -15,7 +15,7 @@ use crate::{
         uncovered,
     },
     object::Tree,
-    registry::{DeleteParams, Registry},
+    registry::{DeleteParams, Registry, ResponseBody, WebhookCalls},
     resource::{Body, Target},
 };
 
@@ -56,8 +56,10 @@ async fn ensure(registry: &Registry, role: &Recorded) -> Result<(), Status> {
             Change::Replace => {
                 let uid = Some(current.value().text(&["metadata", "uid"]).to_owned());
                 let preconditions = Preconditions { uid, ..Preconditions::default() };
-                let params = DeleteParams { preconditions, ..DeleteParams::default() };
+                let params = DeleteParams { preconditions, webhooks: WebhookCalls::Never, ..DeleteParams::default() };
                 match registry.delete(&target, params).await {
+                    // It is deleted when its finalizers are removed, and the next start creates it again.
+                    Ok(deleted) if matches!(deleted.answer, ResponseBody::Object(_)) => return Ok(()),
                     Ok(_) => return create_or_ignore(registry, &collection, role.object.clone()).await,
                     Err(status) => Err(status),
                 }

@@ -1,9 +1,10 @@
 //! Adds the paths of other API servers to the document of version 2.
 //!
 //! As in kube-apiserver, a path that exists already is kept, equal definitions are shared, and a definition whose name is
-//! taken by a different one gets a new name. The kinds for which a definition is annotated do not count as a difference.
+//! taken by a different one gets a new name. Parts with equal definitions share the new name, too. The kinds for which a
+//! definition is annotated do not count as a difference.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
@@ -20,6 +21,10 @@ pub(crate) struct ForeignPaths {
     text: String,
     hash: String,
 }
+
+/// The new names of definitions in a document, by their names and texts.
+#[derive(Debug, Default)]
+pub(super) struct NewNames(HashMap<(String, String), String>);
 
 /// The parsed form of [`ForeignPaths`].
 #[derive(Default)]
@@ -64,18 +69,17 @@ impl ForeignPaths {
         &self.hash
     }
 
-    /// Adds the paths and definitions to a document.
-    pub(super) fn add_to(&self, document: &mut Value) {
+    /// Adds the paths and definitions to a document. `new_names` are those of the parts that were added before.
+    pub(super) fn add_to(&self, document: &mut Value, new_names: &mut NewNames) {
         // The text was a value before, so it can be parsed.
         let Parts { paths, mut definitions } = serde_json::from_str(&self.text).map(Parts::of).unwrap_or_default();
         let Some(existing) = document["definitions"].as_object_mut() else { return };
         let mut names = BTreeMap::new();
         for (name, definition) in &definitions {
             if existing.get(name).is_some_and(|existing| !are_equal(existing, definition)) {
-                names.insert(
-                    name.clone(),
-                    new_name(name, |name| existing.contains_key(name) || definitions.contains_key(name)),
-                );
+                let is_taken = |name: &str| existing.contains_key(name) || definitions.contains_key(name);
+                let known = new_names.0.entry((name.clone(), definition.to_string()));
+                names.insert(name.clone(), known.or_insert_with(|| new_name(name, is_taken)).clone());
             }
         }
         for (old, new) in &names {
@@ -156,8 +160,9 @@ fn add_kinds(existing: &mut Value, other: &Value) {
     let Some(Value::Array(added)) = other.get(KINDS) else { return };
     let Some(existing) = existing.as_object_mut() else { return };
     if let Value::Array(kinds) = existing.entry(KINDS).or_insert_with(|| Value::Array(Vec::new())) {
-        let new: Vec<_> = added.iter().filter(|kind| !kinds.contains(kind)).cloned().collect();
-        kinds.extend(new);
+        let mut known: HashSet<String> = kinds.iter().map(Value::to_string).collect();
+        let is_new = |kind: &&Value| known.insert(kind.to_string());
+        kinds.extend(added.iter().filter(is_new).cloned());
     }
 }
 
@@ -191,7 +196,7 @@ mod tests {
         });
         let selected = ForeignPaths::below("/apis/a.example/v1/", document.clone()).unwrap();
         let mut merged = json!({"paths": {}, "definitions": {}});
-        selected.add_to(&mut merged);
+        selected.add_to(&mut merged, &mut NewNames::default());
         let definitions = json!({"A": document["definitions"]["A"], "C": document["definitions"]["C"]});
         assert_eq!(merged, json!({"paths": {"/apis/a.example/v1/": reference("A")}, "definitions": definitions}));
         assert!(ForeignPaths::below("/apis/none.example/v1/", document).is_none());
@@ -214,7 +219,11 @@ mod tests {
                 },
             }),
         );
-        foreign.unwrap().add_to(&mut document);
+        let foreign = foreign.unwrap();
+        let mut names = NewNames::default();
+        foreign.add_to(&mut document, &mut names);
+        // An equal part adds nothing.
+        foreign.add_to(&mut document, &mut names);
         let kinds = [kind("ours")[0].clone(), kind("theirs")[0].clone()];
         assert_eq!(
             document,
@@ -235,7 +244,7 @@ mod tests {
         }
         let foreign = ForeignPaths::below("/", json!({"paths": {"/b": reference("Missing")}, "definitions": "none"}));
         let mut document = json!({"paths": {}, "definitions": {}});
-        foreign.unwrap().add_to(&mut document);
+        foreign.unwrap().add_to(&mut document, &mut NewNames::default());
         assert_eq!(document["paths"]["/b"], reference("Missing"));
     }
 }

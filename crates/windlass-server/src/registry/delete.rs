@@ -52,6 +52,8 @@ pub(crate) struct DeleteParams {
     pub(crate) audit: AuditContext,
     pub(crate) trace: TraceContext,
     pub(crate) admission: AdmissionState,
+    /// Whether admission webhooks and policies see the deletion.
+    pub(crate) webhooks: WebhookCalls,
     /// The object is deleted with its collection. Admission then does not see its name.
     pub(crate) in_collection: bool,
 }
@@ -69,6 +71,7 @@ impl Default for DeleteParams {
             audit: AuditContext::default(),
             trace: TraceContext::default(),
             admission: AdmissionState::Required,
+            webhooks: WebhookCalls::Configured,
             in_collection: false,
         }
     }
@@ -134,7 +137,7 @@ impl DeleteParams {
             audit: self.audit.clone(),
             trace: self.trace.clone(),
             name: target.name().to_owned(),
-            webhooks: WebhookCalls::Configured,
+            webhooks: self.webhooks,
             options: self.options(),
         }
     }

@@ -12,7 +12,7 @@ use crate::{
     resource::{Item, ResourceInfo, Target, UnknownField},
 };
 
-/// The number of objects whose labels are read before other requests may run.
+/// The number of objects whose labels are read before other requests may run, unless they have many bytes.
 const SCANNED: usize = 500;
 
 /// The parsed selectors of a request.
@@ -124,7 +124,7 @@ impl Selection {
         for (index, item) in items {
             bytes += item.encoded.len_hint();
             part.push((index, item));
-            if self.fields.is_empty() && part.len() >= SCANNED {
+            if self.fields.is_empty() && (part.len() >= SCANNED || bytes >= PART) {
                 bytes = 0;
                 selected.extend(self.keep_selected(resource, std::mem::take(&mut part)));
                 task::yield_now().await;
@@ -151,10 +151,13 @@ impl Selection {
 
     /// Returns the parts of an object if it is selected. Most labels need not be decoded.
     fn selected(&self, resource: &ResourceInfo, item: Item) -> Option<Facts> {
-        let of = |labels: &[(&str, &str)]| {
-            self.labels.matches(|key| labels.iter().find(|(name, _)| *name == key).map(|(_, value)| *value))
+        let of = |mut labels: Vec<(&str, &str)>| {
+            // They are sorted already, unless an older version stored them. A selector can have many requirements.
+            labels.sort_unstable();
+            let find = |key: &str| labels.binary_search_by_key(&key, |(name, _)| name).ok();
+            self.labels.matches(|key| find(key).map(|at| labels[at].1))
         };
-        let in_place = if self.labels.is_empty() { None } else { item.encoded.labels().as_deref().map(of) };
+        let in_place = if self.labels.is_empty() { None } else { item.encoded.labels().map(of) };
         if in_place == Some(false) {
             return None;
         }
