@@ -157,6 +157,7 @@ pub(super) fn deletion(
         warnings: params.warnings.clone(),
         trace: params.trace.clone(),
         admission: AdmissionState::Granted,
+        webhooks: params.webhooks,
         in_collection: false,
     })
 }
