@@ -22,7 +22,7 @@ pub(crate) struct ForeignPaths {
     hash: String,
 }
 
-/// The new names of definitions in a document, by their names and texts.
+/// The names of foreign definitions in a document, by their own names and texts.
 #[derive(Debug, Default)]
 pub(super) struct NewNames(HashMap<(String, String), String>);
 
@@ -76,10 +76,15 @@ impl ForeignPaths {
         let Some(existing) = document["definitions"].as_object_mut() else { return };
         let mut names = BTreeMap::new();
         for (name, definition) in &definitions {
-            if existing.get(name).is_some_and(|existing| !are_equal(existing, definition)) {
-                let is_taken = |name: &str| existing.contains_key(name) || definitions.contains_key(name);
-                let known = new_names.0.entry((name.clone(), definition.to_string()));
-                names.insert(name.clone(), known.or_insert_with(|| new_name(name, is_taken)).clone());
+            let is_taken = |name: &str| existing.contains_key(name) || definitions.contains_key(name);
+            // The definition of an earlier part may differ from its text there, because it references new names.
+            let known = new_names.0.entry((name.clone(), definition.to_string()));
+            let known = known.or_insert_with(|| match existing.get(name) {
+                Some(existing) if !are_equal(existing, definition) => new_name(name, is_taken),
+                _ => name.clone(),
+            });
+            if known != name {
+                names.insert(name.clone(), known.clone());
             }
         }
         for (old, new) in &names {
