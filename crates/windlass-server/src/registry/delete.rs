@@ -52,7 +52,7 @@ pub(crate) struct DeleteParams {
     pub(crate) audit: AuditContext,
     pub(crate) trace: TraceContext,
     pub(crate) admission: AdmissionState,
-    /// Whether admission webhooks and policies see the deletion.
+    /// The webhooks and policies that see the deletion.
     pub(crate) webhooks: WebhookCalls,
     /// The object is deleted with its collection. Admission then does not see its name.
     pub(crate) in_collection: bool,
