@@ -22,7 +22,7 @@ const FREE: usize = 128 << 10;
 /// The interval after which it may send this number again. Events of a watch rarely need turns.
 const REFILL: Duration = Duration::from_secs(1);
 
-/// The number of bytes per turn. They take less than a millisecond.
+/// The number of bytes per turn. They take less than a millisecond, unless they have to be compressed.
 const SLICE: usize = 256 << 10;
 
 /// The turns of one response.
