@@ -156,6 +156,10 @@ impl Storage for MemoryStorage {
         .boxed()
     }
 
+    fn is_known_to_be_empty(&self, prefix: &str) -> bool {
+        self.store.index.read().is_empty_below(prefix)
+    }
+
     fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>> {
         async move {
             coop::consume_budget().await;
