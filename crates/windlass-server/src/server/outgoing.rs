@@ -1,7 +1,6 @@
 //! Response bodies on a socket, charged to the client's connection until they are sent. Large ones are sent in turns.
 
 use std::{
-    convert::Infallible,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -13,7 +12,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use super::{coalesced_body::CoalescedBody, pacing::Pacing};
 use crate::{
     budget::{Account, Charge, OverBudget},
-    http::Body,
+    http::{Body, BodyError},
 };
 
 /// The maximum size of a frame in bytes. A client that opens its window by one byte makes the connection hold one
@@ -78,9 +77,9 @@ impl Outgoing {
 
 impl HttpBody for Outgoing {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = BodyError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         ready!(self.pacing.poll_ready(cx));
         let mut data = std::mem::take(&mut self.rest);
         if data.is_empty() {
@@ -88,9 +87,9 @@ impl HttpBody for Outgoing {
                 self.pacing.idle();
                 return Poll::Pending;
             };
-            match frame.map(|frame| frame.map(Frame::into_data)) {
-                Some(Ok(Ok(frame))) => data = self.charged(frame),
-                // Responses have no trailers and no errors.
+            match frame.transpose()?.map(Frame::into_data) {
+                Some(Ok(frame)) => data = self.charged(frame),
+                // Responses have no trailers.
                 _ => return Poll::Ready(None),
             }
         }
