@@ -33,7 +33,7 @@ pub(crate) const LARGE: usize = 128 << 10;
 pub(crate) const PART: usize = 1 << 20;
 
 /// The computations that may run at once.
-static TURNS: LazyLock<Arc<Turns>> = LazyLock::new(|| Turns::new(limit(), None));
+static TURNS: LazyLock<Arc<Turns>> = LazyLock::new(|| Turns::new(limit()));
 
 fn limit() -> usize {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);

@@ -261,8 +261,8 @@ impl Renderer {
     ) -> Response<Body> {
         let size = size(&list);
         let is_copied = size < LARGE || self.is_copied();
-        // Converted objects belong to this response, others to the storage.
-        let held = if self.resource.conversion.is_some() { size } else { 0 };
+        // Loaded and converted objects belong to this response, others to the storage.
+        let held = if list.is_loaded || self.resource.conversion.is_some() { size } else { 0 };
         let pieces = Pieces::new(frame, list.items, render);
         let encoding = self.representation.encoding;
         // A YAML list without items has no frame of its own.
