@@ -130,6 +130,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescedWriter<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::future;
+
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
     use super::*;
@@ -160,9 +162,14 @@ mod tests {
         }
     }
 
-    fn stateless() -> impl AnyConnection {
-        let application = async |_: http::Request<crate::RequestBody>| http::Response::new(String::new());
-        Application::connect(&application, ([127, 0, 0, 1], 0).into())
+    async fn drive(
+        coalesced: &CoalescedConnection<Counted>,
+        work: Pin<&mut impl Future<Output = io::Result<()>>>,
+    ) -> Result<(), BoxError> {
+        let application =
+            |_: http::Request<crate::RequestBody>| future::ready(http::Response::new(http_body_util::Full::<bytes::Bytes>::default()));
+        let connection = Application::connect(&application, ([127, 0, 0, 1], 0).into());
+        coalesced.drive(work, &connection, &ConnectionTask::default()).await
     }
 
     fn coalesced(room: usize) -> (CoalescedConnection<Counted>, DuplexStream, Arc<Mutex<Vec<usize>>>) {
@@ -195,7 +202,7 @@ mod tests {
             assert_eq!(rest, "three", "it is sent before the end");
         };
         let work = std::pin::pin!(work);
-        let (done, ()) = tokio::join!(coalesced.drive(work, &stateless(), &ConnectionTask::default()), other);
+        let (done, ()) = tokio::join!(drive(&coalesced, work), other);
         done.unwrap();
         assert_eq!(*writes.lock(), [8, 5]);
     }
@@ -215,7 +222,7 @@ mod tests {
             peer.read_to_end(&mut all).await.unwrap();
             assert_eq!(all.len(), 4 * MOST);
         };
-        let (done, ()) = tokio::join!(coalesced.drive(work, &stateless(), &ConnectionTask::default()), other);
+        let (done, ()) = tokio::join!(drive(&coalesced, work), other);
         done.unwrap();
         assert_eq!(coalesced.0.lock().waiting.capacity(), KEPT);
     }
@@ -229,7 +236,7 @@ mod tests {
             stream.write_all(b"lost").await?;
             std::future::pending::<io::Result<()>>().await
         });
-        let error = coalesced.drive(work, &stateless(), &ConnectionTask::default()).await.unwrap_err();
+        let error = drive(&coalesced, work).await.unwrap_err();
         assert_eq!(error.downcast_ref::<io::Error>().map(io::Error::kind), Some(io::ErrorKind::BrokenPipe));
     }
 

@@ -286,12 +286,13 @@ mod tests {
     use crate::{
         encoded::{Encoded, Style},
         kinds::{KindOptions, built_ins},
+        kubernetes::KubernetesVersion,
         offload::all_turns,
         storage::Revision,
     };
 
     fn config_maps() -> Arc<ResourceInfo> {
-        Arc::clone(built_ins(&KindOptions::default()).get("", "v1", "configmaps").unwrap())
+        Arc::clone(built_ins(&KindOptions::of(KubernetesVersion::default())).get("", "v1", "configmaps").unwrap())
     }
 
     fn item(labels: &Value) -> Item {

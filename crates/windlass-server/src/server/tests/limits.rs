@@ -1,12 +1,13 @@
 //! Tests with clients that do not read, do not finish requests or do not disconnect.
 
+use futures::FutureExt;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use super::{
     sockets::{Running, head, rest, tls_connect, until},
     *,
 };
-use crate::Limits;
+use crate::{Limits, turns::Class};
 
 const MEBIBYTE: usize = 1 << 20;
 
@@ -81,6 +82,35 @@ async fn unread_responses_are_limited() {
     assert!(refused > 0);
     eventually("all is given back, read or not", || budget.held() == 0).await;
     drop((client, unread));
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn unread_responses_occupy_no_turns() {
+    let (running, identity) = running(Limits::default()).await;
+    large_config_map(&running.server).await;
+    let budget = Arc::clone(running.server.inner().budget());
+    let free = || {
+        let account = budget.open();
+        std::iter::from_fn(|| FutureExt::now_or_never(Arc::clone(account.turns()).take(Class::Other)))
+            .collect::<Vec<_>>()
+            .len()
+    };
+    let all = free();
+    let mut unread = Vec::new();
+    for _ in 0..2 * all {
+        // The window closes within the first slice.
+        let mut client = http2(&running, &identity, 160 << 10).await;
+        let answer = client.send_request(ask(&format!("{CONFIG_MAPS}/large"))).await.unwrap();
+        eventually("the response waits for its client", || budget.held() > 0).await;
+        unread.push((client, answer));
+    }
+    eventually("no response occupies a turn", || free() == all).await;
+    assert!(budget.held() > all * MEBIBYTE, "{} bytes", budget.held());
+    let (_client, answer) = unread.pop().unwrap();
+    let read = answer.into_body().collect().await.unwrap().to_bytes();
+    assert!(read.len() > MEBIBYTE, "the rest is sent when the client reads");
+    drop(unread);
     running.stop().await;
 }
 
