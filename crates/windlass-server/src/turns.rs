@@ -148,23 +148,39 @@ impl State {
         of_hash(of_hash(&mut self.levels, level), flow).push_back(waiting);
     }
 
-    /// Removes the work that is next.
+    /// Removes the work that is next. Skips work that was dropped while it waited.
     fn pop(&mut self) -> Option<Waiting> {
-        if let Some(next) = self.exempt.pop_front() {
+        if let Some(next) = pop_alive(&mut self.exempt) {
             return Some(next);
         }
-        let mut level = self.levels.pop_front()?;
-        let next = level.waiting.pop_front().and_then(|mut flow| {
-            let next = flow.waiting.pop_front();
-            if !flow.waiting.is_empty() {
-                level.waiting.push_back(flow);
+        loop {
+            let mut level = self.levels.pop_front()?;
+            let mut next = None;
+            while next.is_none()
+                && let Some(mut flow) = level.waiting.pop_front()
+            {
+                next = pop_alive(&mut flow.waiting);
+                if !flow.waiting.is_empty() {
+                    level.waiting.push_back(flow);
+                }
             }
-            next
-        });
-        if !level.waiting.is_empty() {
-            self.levels.push_back(level);
+            if !level.waiting.is_empty() {
+                self.levels.push_back(level);
+            }
+            if next.is_some() {
+                return next;
+            }
         }
-        next
+    }
+}
+
+/// Removes the first work that still waits.
+fn pop_alive(waiting: &mut VecDeque<Waiting>) -> Option<Waiting> {
+    loop {
+        let next = waiting.pop_front()?;
+        if !next.is_closed() {
+            return Some(next);
+        }
     }
 }
 
@@ -221,6 +237,21 @@ mod tests {
         let turns = Turns::new(1);
         let classes = [flow(1, 1), flow(1, 1), flow(1, 1), flow(1, 2), flow(2, 1), flow(2, 1), Class::Exempt];
         assert_eq!(order(&turns, &classes).await, [6, 0, 4, 3, 5, 1, 2]);
+    }
+
+    #[tokio::test]
+    async fn dropped_work_is_no_turn_of_its_flow() {
+        let turns = Turns::new(1);
+        let first = Arc::clone(&turns).take(Class::Other).await;
+        let [mut dropped, mut granted, mut last] =
+            [flow(1, 1), flow(1, 1), flow(1, 2)].map(|class| Box::pin(Arc::clone(&turns).take(class)));
+        for waiting in [&mut dropped, &mut granted, &mut last] {
+            assert!(waiting.now_or_never().is_none());
+        }
+        drop(dropped);
+        drop(first);
+        assert!(last.now_or_never().is_none());
+        assert!(granted.now_or_never().is_some());
     }
 
     #[tokio::test]

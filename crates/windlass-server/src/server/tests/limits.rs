@@ -1,13 +1,19 @@
 //! Tests with clients that do not read, do not finish requests or do not disconnect.
 
-use futures::FutureExt;
+use futures::{FutureExt, future::BoxFuture};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use super::{
     sockets::{Running, head, rest, tls_connect, until},
     *,
 };
-use crate::{Limits, turns::Class};
+use crate::{
+    Limits,
+    storage::{
+        Change, CommitError, Committed, EventStream, Expect, MemoryStorage, Range, RangeQuery, Revision, Storage, StorageError, StoredValue,
+    },
+    turns::Class,
+};
 
 const MEBIBYTE: usize = 1 << 20;
 
@@ -191,4 +197,58 @@ async fn idle_connections_are_closed_at_the_limit() {
     post(&running.server.service(), "/api/v1/namespaces", namespace).await;
     until(&mut watching, r#""name":"new""#).await;
     running.stop().await;
+}
+
+/// A storage that keeps no values in memory.
+#[derive(Debug)]
+struct Loading(MemoryStorage);
+
+impl Storage for Loading {
+    fn revision(&self) -> BoxFuture<'_, Result<Revision, StorageError>> {
+        self.0.revision()
+    }
+
+    fn get<'a>(
+        &'a self,
+        key: &'a str,
+        at: Option<Revision>,
+    ) -> BoxFuture<'a, Result<(Revision, Option<StoredValue>), StorageError>> {
+        self.0.get(key, at)
+    }
+
+    fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>> {
+        self.0.range(query)
+    }
+
+    fn commit<'a>(
+        &'a self,
+        key: &'a str,
+        expect: Expect,
+        change: Change,
+    ) -> BoxFuture<'a, Result<Committed, CommitError>> {
+        self.0.commit(key, expect, change)
+    }
+
+    fn watch<'a>(&'a self, prefix: &'a str, after: Revision) -> BoxFuture<'a, Result<EventStream, StorageError>> {
+        self.0.watch(prefix, after)
+    }
+
+    fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), StorageError>> {
+        self.0.compact(upto)
+    }
+}
+
+#[tokio::test]
+async fn lists_that_the_storage_reads_are_charged() {
+    for is_in_memory in [true, false] {
+        let storage = MemoryStorage::new();
+        let storage: Arc<dyn Storage> = if is_in_memory { Arc::new(storage) } else { Arc::new(Loading(storage)) };
+        let server = Server::builder().storage(storage).build();
+        large_config_map(&server).await;
+        for encoding in ["application/json", "application/yaml"] {
+            let list = request("GET", CONFIG_MAPS).header(header::ACCEPT, encoding).body(String::new()).unwrap();
+            let held = server.service().oneshot(list).await.unwrap().body().held_bytes();
+            assert_eq!(held > MEBIBYTE, !is_in_memory, "{encoding}: {held}");
+        }
+    }
 }
