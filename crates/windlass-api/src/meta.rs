@@ -443,8 +443,11 @@ mod tests {
     #[test]
     fn last_of_equal_labels_is_used_among_few_and_many() {
         for count in [2, FEW, FEW + 1, 50_000] {
-            let all: Vec<String> = (0..count).chain([0, count - 1]).enumerate().map(|(at, key)| format!(r#""k{key}":"{at}""#)).collect();
-            let meta = Meta::parse(format!(r#"{{"metadata":{{"name":"a","labels":{{{}}}}}}}"#, all.join(",")).as_bytes()).unwrap();
+            let all: Vec<String> =
+                (0..count).chain([0, count - 1]).enumerate().map(|(at, key)| format!(r#""k{key}":"{at}""#)).collect();
+            let meta =
+                Meta::parse(format!(r#"{{"metadata":{{"name":"a","labels":{{{}}}}}}}"#, all.join(",")).as_bytes())
+                    .unwrap();
             assert_eq!(meta.labels().len(), count);
             assert_eq!(meta.label("k0"), Some(&*count.to_string()));
             assert_eq!(meta.label(&format!("k{}", count - 1)), Some(&*(count + 1).to_string()));

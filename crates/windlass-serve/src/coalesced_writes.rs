@@ -166,8 +166,9 @@ mod tests {
         coalesced: &CoalescedConnection<Counted>,
         work: Pin<&mut impl Future<Output = io::Result<()>>>,
     ) -> Result<(), BoxError> {
-        let application =
-            |_: http::Request<crate::RequestBody>| future::ready(http::Response::new(http_body_util::Full::<bytes::Bytes>::default()));
+        let application = |_: http::Request<crate::RequestBody>| {
+            future::ready(http::Response::new(http_body_util::Full::<bytes::Bytes>::default()))
+        };
         let connection = Application::connect(&application, ([127, 0, 0, 1], 0).into());
         coalesced.drive(work, &connection, &ConnectionTask::default()).await
     }

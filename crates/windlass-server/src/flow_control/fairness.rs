@@ -330,7 +330,8 @@ impl Schema {
             return Class::Exempt;
         }
         let is_divided = self.is_sharded || self.spec.distinguisher == Distinguisher::None;
-        let flow = if is_divided { hash } else { self::hash(&self.spec.name, self.spec.flow(request.user, request.info)) };
+        let flow =
+            if is_divided { hash } else { self::hash(&self.spec.name, self.spec.flow(request.user, request.info)) };
         Class::Flow { level: self.level_hash, flow }
     }
 

@@ -308,7 +308,8 @@ mod tests {
     #[tokio::test]
     async fn labels_that_must_be_decoded_and_long_selectors_need_turns() {
         // An escape, which only older versions stored.
-        let items: Vec<_> = (0..400).map(|at| item(&json!({"a": "1", "b": if at % 2 == 0 { "<" } else { "2" }}))).collect();
+        let items: Vec<_> =
+            (0..400).map(|at| item(&json!({"a": "1", "b": if at % 2 == 0 { "<" } else { "2" }}))).collect();
         let selectors = [vec!["a=1".to_owned()], (0..100).map(|key| format!("!k{key}")).collect()];
         for selector in selectors {
             let selection = Selection::parse(Some(&selector.join(",")), None).unwrap();

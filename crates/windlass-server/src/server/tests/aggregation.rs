@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use http::Response;
 use futures::StreamExt as _;
+use http::Response;
 use http_body::Frame;
 use http_body_util::{Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};

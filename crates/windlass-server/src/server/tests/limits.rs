@@ -10,7 +10,8 @@ use super::{
 use crate::{
     Limits,
     storage::{
-        Change, CommitError, Committed, EventStream, Expect, MemoryStorage, Range, RangeQuery, Revision, Storage, StorageError, StoredValue,
+        Change, CommitError, Committed, EventStream, Expect, MemoryStorage, Range, RangeQuery, Revision, Storage,
+        StorageError, StoredValue,
     },
     turns::Class,
 };
