@@ -53,13 +53,14 @@ mod json;
 mod media;
 mod operation;
 mod options;
+mod pieces;
 mod read;
 mod resource;
 mod respond;
 mod watch;
 mod zpages;
 
-pub use self::body::Body;
+pub use self::body::{Body, BodyError};
 use self::{
     failure::Failure,
     media::{Encoding, Endpoint, ErrorEncoding},

@@ -433,6 +433,12 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
         self.watch(prefix, after)
     }
 
+    /// Reports whether reads return bytes that the storage keeps in memory anyway. The server charges other bytes to the
+    /// connection of the client that lists them.
+    fn shares_values(&self) -> bool {
+        false
+    }
+
     /// Reports whether other writers may use the store.
     fn is_shared(&self) -> bool {
         false

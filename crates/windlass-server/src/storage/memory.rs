@@ -134,6 +134,10 @@ impl fmt::Debug for MemoryStorage {
 // Every operation first consumes tokio's cooperative budget. None of them ever waits, so a busy caller would otherwise
 // starve the watches on its thread.
 impl Storage for MemoryStorage {
+    fn shares_values(&self) -> bool {
+        true
+    }
+
     fn revision(&self) -> BoxFuture<'_, Result<Revision, StorageError>> {
         async {
             coop::consume_budget().await;

@@ -3,14 +3,17 @@
 use std::convert::Infallible;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use futures::StreamExt as _;
 use http::Response;
-use http_body_util::Full;
+use http_body::Frame;
+use http_body_util::{Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
+use windlass_api::BoxError;
 
 use super::*;
 use crate::{AdmissionConfiguration, AdmissionPlugins, FrontProxy, ProxyIdentity, User};
@@ -18,6 +21,8 @@ use crate::{AdmissionConfiguration, AdmissionPlugins, FrontProxy, ProxyIdentity,
 const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const THINGS: &str = "/apis/things.example.com/v1/namespaces/default/things";
+
+type BackendBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// An API server for `things.example.com/v1`, as `extension.default.svc`.
 struct Backend {
@@ -85,7 +90,7 @@ impl Backend {
     }
 }
 
-async fn answer(state: &BackendState, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(state: &BackendState, request: Request<Incoming>) -> Result<Response<BackendBody>, Infallible> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     let kind = json!({"group": "things.example.com", "version": "v1", "kind": "Thing"});
@@ -117,6 +122,15 @@ async fn answer(state: &BackendState, request: Request<Incoming>) -> Result<Resp
             let paths = json!({"/apis/things.example.com/v1/things": {}, "/apis/others.example.com/v1/others": {}});
             (200, "application/json", json!({"paths": paths, "definitions": {}}).to_string())
         }
+        path if path.ends_with("/incomplete") => {
+            let frames = [Ok(Frame::data(Bytes::from_static(b"incomplete"))), Err("broken".into())];
+            // The first frame is sent before the error.
+            let frames = futures::stream::iter(frames).then(async |frame| {
+                time::sleep(Duration::from_millis(10)).await;
+                frame
+            });
+            return Ok(Response::new(StreamBody::new(frames.boxed()).boxed_unsync()));
+        }
         path if path.ends_with("/moved") => (302, "text/plain", String::new()),
         path => {
             let headers: serde_json::Map<String, Value> = head
@@ -137,7 +151,7 @@ async fn answer(state: &BackendState, request: Request<Incoming>) -> Result<Resp
     }
     let response = Response::builder().status(code).header(header::CONTENT_TYPE, content_type);
     let response = if code == 302 { response.header(header::LOCATION, "/elsewhere") } else { response };
-    Ok(response.header("x-own", "1").body(Full::from(text)).unwrap())
+    Ok(response.header("x-own", "1").body(Full::from(text).map_err(Into::into).boxed_unsync()).unwrap())
 }
 
 /// Waits until the condition of the API service has a reason, and returns its message.
@@ -228,6 +242,22 @@ async fn requests_are_forwarded_with_the_user_and_without_credentials() {
     assert_eq!(refused.verdict(), (403, "Forbidden".to_owned()));
     let redirect = get(&service, &format!("{THINGS}/moved")).await;
     assert_eq!((redirect.code, redirect.header("location")), (502, ""));
+}
+
+#[tokio::test]
+async fn incomplete_response_of_another_server_is_incomplete() {
+    let backend = Backend::start().await;
+    let server = Server::builder().token("TOKEN").build();
+    backend.register(&server.service()).await;
+    reason_becomes(&server.service(), "Passed").await;
+    let path = format!("{THINGS}/incomplete");
+    let answer = server.service().oneshot(request("GET", &path).body(String::new()).unwrap()).await.unwrap();
+    let error = answer.into_body().collect().await.unwrap_err();
+    assert!(error.to_string().starts_with("the response is incomplete: "), "{error}");
+    let running = sockets::Running::of(server, None).await;
+    let sent = running.raw(sockets::head("GET", &path, "")).await;
+    assert!(sent.contains("incomplete") && !sent.contains("\r\n0\r\n"), "{sent}");
+    running.stop().await;
 }
 
 #[tokio::test]
