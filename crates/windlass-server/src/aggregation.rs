@@ -74,6 +74,11 @@ impl Aggregation {
         Self { remotes: RwLock::default(), identity }
     }
 
+    /// Reports whether the server presents a certificate to other API servers.
+    pub(crate) const fn has_identity(&self) -> bool {
+        self.identity.is_some()
+    }
+
     /// Returns the current remote API services.
     pub(crate) fn remotes(&self) -> Arc<Remotes> {
         Arc::clone(&self.remotes.read())
