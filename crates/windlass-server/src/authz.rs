@@ -287,6 +287,11 @@ impl Authorizer {
         Arc::clone(&self.commits)
     }
 
+    /// Reports whether roles decide about requests, possibly after other authorizers.
+    pub(crate) fn has_roles(&self) -> bool {
+        self.chain.as_ref().is_none_or(AuthorizerChain::has_rbac)
+    }
+
     /// Reports whether the chain has webhooks. If so, a user's rules don't include all of their permissions.
     pub(crate) fn has_webhooks(&self) -> bool {
         self.chain.as_ref().is_some_and(AuthorizerChain::has_webhooks)

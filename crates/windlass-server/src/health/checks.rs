@@ -9,7 +9,7 @@
 //! | The log takes an event. The program's subscriber writes it during the check. | `log` |
 //! | The storage takes reads and writes. | `etcd`, `etcd-readiness` |
 //! | The registry has started. Its start creates the namespaces, the priority classes, the range of services, the service `kubernetes` with its endpoints, and the ConfigMaps about authentication. It reads the CRDs and API services, and starts the tasks that follow them. In a shared storage, it also creates the Lease of the server. | `informer-sync`, and the post-start hooks of informers, controllers and caches |
-//! | The roles are reconciled, and the objects of priority and fairness and the API services exist. The check creates them if no request has needed them so far. | `rbac/bootstrap-roles`, `priority-and-fairness-*`, `kube-apiserver-autoregistration`, `autoregister-completion` |
+//! | The roles are reconciled, the API services exist, and the objects of priority and fairness are applied. The check does this if no request has needed it so far. | `rbac/bootstrap-roles`, `priority-and-fairness-*`, `kube-apiserver-autoregistration`, `autoregister-completion` |
 //! | The server is not shutting down. | `shutdown` |
 //!
 //! As in kube-apiserver, a post-start hook that has finished stays `ok`.
@@ -99,7 +99,7 @@ const ROWS: &[Row] = &[
     hook("poststarthook/storage-readiness", Condition::Registry, is_cluster_since_1_36),
     hook("poststarthook/start-legacy-token-tracking-controller", Condition::Registry, is_cluster),
     hook("poststarthook/start-service-ip-repair-controllers", Condition::Registry, is_cluster),
-    hook("poststarthook/rbac/bootstrap-roles", Condition::Deferred, is_cluster),
+    hook("poststarthook/rbac/bootstrap-roles", Condition::Deferred, has_roles),
     hook("poststarthook/scheduling/bootstrap-system-priority-classes", Condition::Registry, is_cluster),
     hook("poststarthook/priority-and-fairness-config-producer", Condition::Deferred, is_cluster),
     hook("poststarthook/bootstrap-controller", Condition::Registry, is_cluster),
@@ -140,6 +140,10 @@ fn is_fair(server: &State) -> bool {
 
 fn is_unfair(server: &State) -> bool {
     !is_fair(server)
+}
+
+fn has_roles(server: &State) -> bool {
+    is_cluster(server) && server.authorizer.has_roles()
 }
 
 fn has_proxy_identity(server: &State) -> bool {
