@@ -7,7 +7,8 @@ use super::{starting::api, *};
 use crate::{
     AuthorizationConfiguration, KubernetesVersion, ProxyIdentity, ServerBuilder,
     storage::{
-        Change, CommitError, Committed, Expect, MemoryStorage, Range, RangeQuery, Revision, Storage, StorageError, suite,
+        Change, CommitError, Committed, Expect, MemoryStorage, Range, RangeQuery, Revision, Storage, StorageError,
+        suite,
     },
 };
 
@@ -184,5 +185,9 @@ async fn hook_of_roles_fails_until_they_exist() {
     assert_eq!(get(&service, &format!("/readyz/{ROLES}")).await.body, "ok");
     let prefix = "/registry/clusterroles/";
     let roles = storage.below.range(RangeQuery::prefix(prefix)).await.unwrap().values;
-    assert!(roles.iter().any(|role| role.key.ends_with("/cluster-admin")), "the check has created {} roles", roles.len());
+    assert!(
+        roles.iter().any(|role| role.key.ends_with("/cluster-admin")),
+        "the check has created {} roles",
+        roles.len()
+    );
 }
