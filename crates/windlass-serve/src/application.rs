@@ -44,10 +44,10 @@ pub trait Connection: Send + Sync + 'static {
         let _ = bytes;
     }
 
-    /// Is called before the connection writes the bytes of responses that it has received.
+    /// Called before the connection writes the bytes of responses that it has received.
     fn writing(&self) {}
 
-    /// Is called after the connection has written the bytes that it had received at the last call of
+    /// Called after the connection has written the bytes that it had received at the last call of
     /// [`writing`](Self::writing), except those that the client does not accept: it does not read, or its window is closed.
     fn written(&self) {}
 

@@ -95,6 +95,11 @@ impl Progress {
         self.0.store(self.0.load(Relaxed).wrapping_add(1) | 1, Relaxed);
     }
 
+    /// Returns the number of frames that the connection has received.
+    fn frames(&self) -> usize {
+        self.0.load(Relaxed).div_ceil(2)
+    }
+
     /// Returns the number of the frame that waits for the client, if any.
     fn unread(&self) -> Option<usize> {
         Some(self.0.load(Relaxed)).filter(|frames| frames % 2 == 1)
@@ -107,20 +112,23 @@ async fn serve(stream: impl Future<Output = ()>, stall: Duration, connection: Ar
     let mut stream = pin!(PROGRESS.scope(Arc::clone(&progress), stream));
     // The waiting frame and its deadline.
     let mut waiting = None;
+    let mut reported = 0;
     poll_fn(|cx| {
         if stream.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
+        }
+        // A frame wakes the connection only if the connection has written the previous ones. If the client does not read, the
+        // connection must still learn that it has unwritten bytes.
+        if reported != progress.frames() {
+            reported = progress.frames();
+            connection.wake();
         }
         let Some(frame) = progress.unread() else {
             waiting = None;
             return Poll::Pending;
         };
-        let is_first = waiting.is_none();
         let (since, deadline) = waiting.get_or_insert_with(|| (frame, Box::pin(time::sleep(stall))));
-        if is_first {
-            connection.wake();
-        } else if *since != frame {
-            connection.wake();
+        if *since != frame {
             *since = frame;
             deadline.as_mut().reset(Instant::now() + stall);
         }

@@ -18,8 +18,8 @@
 //!   headers of that name from the client are removed.
 //! - An unavailable API service affects only the requests for its own group version: they are answered with 503 at once.
 //!   Discovery lists it as stale.
-//! - A server that does not answer keeps its paths in the OpenAPI document of version 2. They are read again only if the
-//!   document of the server has changed.
+//! - A server that does not answer keeps its paths in the OpenAPI document of version 2. If the server
+//!   sends an ETag, they are downloaded again only after a change.
 //! - The time for each discovery document of another server is limited to 5 s, also if a client requests it.
 //!
 //! # Not guaranteed

@@ -31,7 +31,7 @@ use windlass_api::{Clock, Entropy};
 
 pub(crate) use self::context::{AuditContext, AuditedFailure, AuditedRequest, RequestAudit, failed};
 use self::{
-    backend::{Backend, Way},
+    backend::{Backend, Delivery},
     event::Event,
     log::LogSink,
     metrics::AuditMetrics,
@@ -143,11 +143,11 @@ impl Audit {
 
     /// Sends the event of a stage to the backends. The future waits for those in blocking modes, and returns `false` if a
     /// strict one failed. The event is sent even if the future is dropped.
-    fn process(&self, event: &Event, stage: Stage, way: Way) -> BoxFuture<'static, bool> {
+    fn process(&self, event: &Event, stage: Stage, delivery: Delivery) -> BoxFuture<'static, bool> {
         self.metrics.event();
         let now = self.clock.now();
         let rendered = Arc::new(event.render(stage, now, true));
-        let mut waits = self.backends.iter().map(|backend| backend.process(event, stage, now, &rendered, way));
+        let mut waits = self.backends.iter().map(|backend| backend.process(event, stage, now, &rendered, delivery));
         if let [_] = self.backends.as_slice()
             && let Some(wait) = waits.next()
         {

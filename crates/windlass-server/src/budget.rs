@@ -315,6 +315,18 @@ impl Charge {
         Ok(())
     }
 
+    /// Moves up to this number of bytes to a new charge.
+    pub(crate) fn split(&mut self, bytes: usize) -> Self {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Self { account: Arc::clone(&self.account), bytes }
+    }
+
+    /// Reports whether nothing is charged.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
     /// Attaches the charge to the bytes. It is released when their last clone is dropped.
     pub(crate) fn on(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(Charged { bytes, _charge: self })

@@ -103,7 +103,7 @@ impl<T> Drop for AbortOnDrop<T> {
     }
 }
 
-/// Takes all turns. Only one test may have them: two could have a part each, and wait for ever.
+/// Takes all turns. Only one test may have them: two that have a part each would deadlock.
 #[cfg(test)]
 pub(crate) async fn all_turns() -> (tokio::sync::MutexGuard<'static, ()>, Vec<crate::turns::Turn>) {
     static TAKING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
@@ -177,7 +177,7 @@ mod tests {
         };
         let mut running = Box::pin(offload_future(future.boxed()));
         assert!(running.as_mut().now_or_never().is_none());
-        // More computations than turns: they would wait for ever if the future kept its turn.
+        // More computations than turns: they would never run if the future kept its turn.
         for number in 0..=limit() {
             assert!(running.as_mut().now_or_never().is_none());
             assert_eq!(offload(move || number).await, Ok(number));

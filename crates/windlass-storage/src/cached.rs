@@ -297,6 +297,11 @@ impl<T: Transform> Storage for CachedStorage<T> {
         true
     }
 
+    /// Values are those of the copy. The exceptions are rare: values before its history, and reads while it is behind.
+    fn shares_values(&self) -> bool {
+        true
+    }
+
     fn request_progress(&self) {
         self.shared.replica.report_progress();
         self.shared.below.request_progress();

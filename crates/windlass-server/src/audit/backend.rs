@@ -50,9 +50,9 @@ pub(super) trait Sink: fmt::Debug + Send + Sync + 'static {
     fn send<'a>(&'a self, events: &'a [Entry]) -> BoxFuture<'a, Sent>;
 }
 
-/// The way of an event to its sink.
+/// Selects whether a request writes its event or queues it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Delivery {
     /// The request has waited for its previous events. In a blocking mode, it may write the event itself, which needs no other task.
     Direct,
     /// An earlier event of the request can still be in the buffer, so this one follows it.
@@ -121,14 +121,14 @@ impl Backend {
         stage: Stage,
         now: Timestamp,
         rendered: &Arc<Rendered>,
-        way: Way,
+        delivery: Delivery,
     ) -> BoxFuture<'static, bool> {
         let Some(rendered) = self.truncated(event, stage, now, rendered) else {
             return Box::pin(std::future::ready(true));
         };
         let is_strict = self.mode == AuditMode::BlockingStrict;
         if self.mode != AuditMode::Batch
-            && way == Way::Direct
+            && delivery == Delivery::Direct
             && let Some(written) = self.sink.write_now(&rendered)
         {
             if let Err(error) = &written {

@@ -10,7 +10,7 @@ use windlass_api::{Status, reason};
 
 use super::{
     Audit,
-    backend::Way,
+    backend::Delivery,
     event::{self, Event, ObjectReference, ResponseStatus},
     policy::{Evaluation, Level, Stage},
 };
@@ -216,20 +216,20 @@ impl Inner {
 
     /// Processes a stage, and waits for the backends if they are blocking. Returns an error if a strict backend failed.
     fn process(&self, stage: Stage) -> BoxFuture<'static, bool> {
-        self.process_by(stage, Way::Direct)
+        self.process_by(stage, Delivery::Direct)
     }
 
     /// Queues the event of a stage, after those of the request that are queued.
     fn queue(&self, stage: Stage) {
         // The event is queued at once; only its acknowledgement would have to be awaited.
-        drop(self.process_by(stage, Way::Queued));
+        drop(self.process_by(stage, Delivery::Queued));
     }
 
-    fn process_by(&self, stage: Stage, way: Way) -> BoxFuture<'static, bool> {
+    fn process_by(&self, stage: Stage, delivery: Delivery) -> BoxFuture<'static, bool> {
         if self.settings.omits(stage) {
             return Box::pin(std::future::ready(true));
         }
-        self.audit.process(&self.event.lock(), stage, way)
+        self.audit.process(&self.event.lock(), stage, delivery)
     }
 }
 

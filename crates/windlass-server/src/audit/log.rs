@@ -68,7 +68,7 @@ impl Sink for LogSink {
             return None;
         }
         let mut output = self.output.try_lock()?;
-        // Standard output can be a pipe that nobody reads.
+        // Standard output can be a pipe without a reader, so a write could block.
         let Output::File(file) = &mut *output else { return None };
         let mut line = Vec::with_capacity(event.json_len());
         event.push_line(&mut line);

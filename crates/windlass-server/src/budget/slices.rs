@@ -1,8 +1,8 @@
 //! The slices of large responses that a connection received and has not written yet.
 //!
 //! A slice occupies a turn until its bytes are dropped, that is, until they are encrypted. A client that does not read
-//! would keep the turn. So the connection reports when it has written everything that its client accepts, and the turns
-//! of the slices that it received before end.
+//! would keep the turn. So the connection reports when it has written everything that its client accepts. [`Slices`]
+//! then ends the turns of the slices that the connection had received.
 
 use std::sync::{
     Arc, Weak,

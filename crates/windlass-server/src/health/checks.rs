@@ -7,14 +7,17 @@
 //! |---|---|
 //! | The server answers. It calls itself without a connection, so there is no loopback certificate that expires. | `ping`, `loopback-serving-certificate` |
 //! | The log takes an event. The program's subscriber writes it during the check. | `log` |
-//! | The storage takes reads and writes. | `etcd`, `etcd-readiness` |
+//! | The storage answers: etcd a read, a directory reads and writes. | `etcd`, `etcd-readiness` |
 //! | The registry has started. Its start creates the namespaces, the priority classes, the range of services, the service `kubernetes` with its endpoints, and the ConfigMaps about authentication. It reads the CRDs and API services, and starts the tasks that follow them. In a shared storage, it also creates the Lease of the server. | `informer-sync`, and the post-start hooks of informers, controllers and caches |
-//! | The roles are reconciled, the API services exist, and the objects of priority and fairness are applied. The check does this if no request has needed it so far. | `rbac/bootstrap-roles`, `priority-and-fairness-*`, `kube-apiserver-autoregistration`, `autoregister-completion` |
+//! | The roles are reconciled, the API services exist, and the objects of priority and fairness are applied. The check begins this if no request has needed it so far. | `rbac/bootstrap-roles`, `priority-and-fairness-*`, `kube-apiserver-autoregistration`, `autoregister-completion` |
 //! | The server is not shutting down. | `shutdown` |
 //!
 //! As in kube-apiserver, a post-start hook that has finished stays `ok`.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
+
+use tokio::time::timeout;
+use windlass_api::Status;
 
 use crate::{kubernetes::KubernetesVersion, state::State};
 
@@ -28,6 +31,9 @@ const READYZ: Probes = [false, false, true];
 
 /// The names of the probes.
 const PROBES: [&str; 3] = ["healthz", "livez", "readyz"];
+
+/// The time that a probe waits for a start. kube-apiserver does not wait, but it starts without a request.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The state that a check depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +156,11 @@ fn has_proxy_identity(server: &State) -> bool {
     is_cluster(server) && server.aggregation().has_identity()
 }
 
+/// Reports whether a start succeeds within [`PATIENCE`]. It continues after that.
+async fn finished<T>(start: impl Future<Output = Result<T, Status>>) -> bool {
+    matches!(timeout(PATIENCE, start).await, Ok(Ok(_)))
+}
+
 /// Returns the names of the probes, each with its checks.
 pub(super) fn all(server: &State) -> impl Iterator<Item = (&'static str, Vec<Check>)> {
     PROBES.into_iter().filter_map(|probe| Some((probe, of_probe(server, probe)?)))
@@ -212,7 +223,7 @@ impl Results {
             return known;
         }
         let is_blocked = matches!(self.storage, Some(Err(_)));
-        let has_started = server.registry.get().is_some() || (!is_blocked && server.registry().await.is_ok());
+        let has_started = server.registry.get().is_some() || (!is_blocked && finished(server.registry()).await);
         *self.registry.insert(has_started)
     }
 
@@ -223,7 +234,7 @@ impl Results {
             return known;
         }
         let is_blocked = matches!(self.storage, Some(Err(_))) || !self.registry(server).await;
-        let exist = server.deferred.initialized() || (!is_blocked && server.ensure_deferred().await.is_ok());
+        let exist = server.deferred.initialized() || (!is_blocked && finished(server.ensure_deferred()).await);
         *self.deferred.insert(exist)
     }
 }

@@ -15,6 +15,9 @@ use crate::{
 /// The number of objects whose labels are read before other requests may run, unless they have many bytes.
 const SCANNED: usize = 500;
 
+/// The minimum number of objects in a part, however long the selector is.
+const LEAST: usize = 16;
+
 /// The number of requirements and values in a selector of labels for which this number applies. A longer selector is
 /// applied to fewer objects at a time, outside of the runtime.
 const SHORT: usize = 16;
@@ -22,8 +25,9 @@ const SHORT: usize = 16;
 /// The parsed selectors of a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
-    labels: LabelSelector,
-    fields: FieldSelector,
+    /// Shared, because a long selector is used in parts outside of the runtime.
+    labels: Arc<LabelSelector>,
+    fields: Arc<FieldSelector>,
 }
 
 /// The data derived from one storage event, shared by all its watchers.
@@ -78,7 +82,7 @@ impl Selection {
             None | Some("") => FieldSelector::default(),
             Some(text) => text.parse().map_err(|error| Status::bad_request(format!("{error}")))?,
         };
-        Ok(Self { labels, fields })
+        Ok(Self { labels: Arc::new(labels), fields: Arc::new(fields) })
     }
 
     /// Returns an error if the selectors name fields that are not selectable.
@@ -130,7 +134,7 @@ impl Selection {
         let most = match (is_short, is_in_place) {
             (true, true) => SCANNED,
             (true, false) => usize::MAX,
-            (false, _) => (SCANNED * SHORT / length).max(1),
+            (false, _) => (SCANNED * SHORT / length).max(LEAST),
         };
         let (mut selected, mut part, mut bytes) = (Vec::new(), Vec::new(), 0);
         for (index, item) in items {

@@ -65,10 +65,10 @@ impl Outgoing {
     }
 
     fn charged(&mut self, data: Bytes) -> Bytes {
-        match self.charge.take_if(|_| self.is_whole) {
-            Some(charge) => charge.on(data),
-            // The bytes are already charged.
-            None if self.charge.is_some() => data,
+        let charged = self.charge.as_mut().filter(|charge| !charge.is_empty());
+        match charged.map(|charge| charge.split(if self.is_whole { usize::MAX } else { data.len() })) {
+            // The body had been charged for these bytes. They are released as the client reads.
+            Some(part) => part.on(data),
             None if data.len() >= CHARGED => self.account.charge(data.len()).on(data),
             None => data,
         }

@@ -205,6 +205,16 @@ async fn recent_reads_include_own_writes() {
 }
 
 #[tokio::test]
+async fn values_are_those_of_the_copy() {
+    let below = Below::new();
+    let storage = start(&below).await;
+    create(&storage, "/a/1", "one").await;
+    let read = async || storage.range(RangeQuery::prefix("/a/")).await.unwrap().values.remove(0).body;
+    assert!(storage.shares_values());
+    assert_eq!(read().await.as_ptr(), read().await.as_ptr());
+}
+
+#[tokio::test]
 async fn staleness_is_that_of_the_storage() {
     let below = Below::new();
     let storage = start(&below).await;

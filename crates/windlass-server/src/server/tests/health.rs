@@ -14,7 +14,7 @@ use crate::{
 
 const ROLES: &str = "poststarthook/rbac/bootstrap-roles";
 
-/// A storage that does not work, or that takes no commits of roles, while a test says so.
+/// A storage whose reads, or whose commits of roles, a test can make fail.
 #[derive(Debug, Default)]
 struct Broken {
     below: MemoryStorage,
