@@ -401,3 +401,6 @@ impl Scheduler {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
