@@ -301,8 +301,7 @@ impl Scheduler {
         let node = self.core.snapshot.node(slot);
         self.selected.insert(key.clone(), (Arc::clone(&pod.uid), node.node_name().to_owned()));
         let changes = consumption.changes_on(node);
-        let waits =
-            Failure { message: String::new(), causes: Causes::VOLUMES, nomination: Nomination::Keep };
+        let waits = Failure { message: String::new(), causes: Causes::VOLUMES, nomination: Nomination::Keep };
         self.queue.wait(key, &waits, false);
         let (client, key) = (self.writer.client.clone(), key.clone());
         self.writes.spawn(async move {

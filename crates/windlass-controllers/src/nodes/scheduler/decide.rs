@@ -72,11 +72,8 @@ impl Core {
             Some(Err(why)) => {
                 let mut preemption = Tally::default();
                 preemption.add_many(&Reason::NotHelpful, nodes);
-                let preemption = if candidate.profile.preempts {
-                    Preemption::Impossible(preemption)
-                } else {
-                    Preemption::Never
-                };
+                let preemption =
+                    if candidate.profile.preempts { Preemption::Impossible(preemption) } else { Preemption::Never };
                 return Err(Failure::new(nodes, why, Causes::VOLUMES, preemption));
             }
         };

@@ -28,11 +28,7 @@ pub(super) struct Cycle<'c> {
 }
 
 impl<'c> Cycle<'c> {
-    pub(super) fn new(
-        snapshot: &mut Snapshot,
-        pod: &'c Arc<Profile>,
-        consumption: Option<&'c Consumption>,
-    ) -> Self {
+    pub(super) fn new(snapshot: &mut Snapshot, pod: &'c Arc<Profile>, consumption: Option<&'c Consumption>) -> Self {
         let spread = states(snapshot, pod, &pod.hard_spread);
         let affinity = AffinityState::of(snapshot, pod);
         Self { pod, consumption, spread, affinity }
@@ -99,11 +95,7 @@ fn tolerates_all<'t>(pod: &Profile, taints: impl IntoIterator<Item = &'t Taint>)
 
 /// The taint that stands for a cordon.
 fn cordon() -> Taint {
-    Taint {
-        key: "node.kubernetes.io/unschedulable".to_owned(),
-        effect: "NoSchedule".to_owned(),
-        ..Taint::default()
-    }
+    Taint { key: "node.kubernetes.io/unschedulable".to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() }
 }
 
 /// Checks that the node has enough of each resource. The rejection contains all that are missing.

@@ -17,10 +17,7 @@ use super::{
     reason::Causes,
     snapshot::Placed,
 };
-use crate::{
-    consumers::consumers_of,
-    volumes::holder_of,
-};
+use crate::{consumers::consumers_of, volumes::holder_of};
 
 /// The parts of a pod that decide what its event changes.
 #[derive(Debug, Default, Deserialize)]
@@ -175,9 +172,10 @@ impl Scheduler {
     ) -> Result<(), DecodeError> {
         let (terminating, preempted) = (cached.meta().is_deleting(), view.is_preempted());
         let started = view.status.start_time;
-        let known = self.core.snapshot.pod(key).filter(|placed| {
-            placed.uid == uid && *self.core.snapshot.node(placed.slot).name == *view.spec.node_name
-        });
+        let known =
+            self.core.snapshot.pod(key).filter(|placed| {
+                placed.uid == uid && *self.core.snapshot.node(placed.slot).name == *view.spec.node_name
+            });
         let is_same = known.is_some_and(|placed| {
             let generation = cached.meta().generation();
             placed.terminating == terminating

@@ -6,10 +6,7 @@ use std::{
 };
 
 use hashbrown::HashMap;
-use k8s_openapi::{
-    api::policy::v1::PodDisruptionBudget,
-    jiff::Timestamp,
-};
+use k8s_openapi::{api::policy::v1::PodDisruptionBudget, jiff::Timestamp};
 use windlass_api::{LabelSelector, ObjectKey};
 
 use super::{

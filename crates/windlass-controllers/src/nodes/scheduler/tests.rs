@@ -8,6 +8,7 @@ mod preemption;
 mod queueing;
 mod requests;
 mod scores;
+mod speed;
 
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};

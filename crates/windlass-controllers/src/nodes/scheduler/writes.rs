@@ -98,7 +98,13 @@ impl Writer {
     }
 
     /// Deletes a pod to make room for another one, and states that in its condition.
-    pub(super) async fn preempt(&self, key: &ObjectKey, uid: &Arc<str>, for_uid: &str, node: &str) -> Result<(), Error> {
+    pub(super) async fn preempt(
+        &self,
+        key: &ObjectKey,
+        uid: &Arc<str>,
+        for_uid: &str,
+        node: &str,
+    ) -> Result<(), Error> {
         let Some(victim) = self.pod(key, uid).filter(|victim| !victim.is_deleting()) else { return Ok(()) };
         let status = json!({"conditions": [{
             "type": "DisruptionTarget",

@@ -48,8 +48,11 @@ fn first_pod_of_a_group_satisfies_its_own_affinity() {
     let own = |name: &str| web(name, required("podAffinity", &[term("zone", "web")]));
     assert_eq!(cluster.schedule(&own("1")), "a1");
     assert_eq!(cluster.schedule(&own("2")), "a2", "the second one joins the zone of the first");
-    let far = web("3", json!({"nodeSelector": {"zone": "b"},
-        "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term("zone", "web")]}}}));
+    let far = web(
+        "3",
+        json!({"nodeSelector": {"zone": "b"},
+        "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term("zone", "web")]}}}),
+    );
     assert_eq!(
         cluster.reasons(&far),
         "1 node(s) didn't match pod affinity rules, 3 node(s) didn't match Pod's node affinity/selector"
@@ -59,7 +62,7 @@ fn first_pod_of_a_group_satisfies_its_own_affinity() {
 #[test]
 fn pods_match_all_affinity_terms_together() {
     let mut cluster = zones();
-    let two = pod("p", "1", required("podAffinity", &[term("zone", "db"), term("host", "web")]));
+    let two = pod("p", "100m", required("podAffinity", &[term("zone", "db"), term("host", "web")]));
     cluster.place(&pod("db", "1", json!({})), "a1");
     cluster.place(&web("w", json!({})), "a1");
     assert_eq!(cluster.reasons(&two), "4 node(s) didn't match pod affinity rules");

@@ -81,10 +81,7 @@ fn pod_that_names_its_node_visits_no_other() {
     };
     assert_eq!(cluster.outcome(&named("b")), "b");
     cluster.place(&pod("full", "2", json!({})), "b");
-    assert_eq!(
-        cluster.reasons(&named("b")),
-        "1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]"
-    );
+    assert_eq!(cluster.reasons(&named("b")), "1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]");
     assert_eq!(cluster.reasons(&named("z")), "3 node(s) didn't satisfy plugin(s) [NodeAffinity]");
 }
 
@@ -110,10 +107,7 @@ fn every_missing_resource_is_reported() {
     let mut greedy = pod("p", "3", json!({}));
     greedy["spec"]["containers"][0]["resources"]["requests"] =
         json!({"cpu": "3", "memory": "2Gi", "example.com/gpu": "1", "ephemeral-storage": "0"});
-    assert_eq!(
-        cluster.reasons(&greedy),
-        "1 Insufficient cpu, 1 Insufficient example.com/gpu, 1 Insufficient memory"
-    );
+    assert_eq!(cluster.reasons(&greedy), "1 Insufficient cpu, 1 Insufficient example.com/gpu, 1 Insufficient memory");
     for name in ["1", "2", "3", "4", "5"] {
         cluster.place(&pod(name, "400m", json!({})), "a");
     }
@@ -124,9 +118,7 @@ fn every_missing_resource_is_reported() {
 #[test]
 fn requests_include_initialization_overhead_and_pod_level() {
     let mut cluster = Cluster::of([node("a", &json!({}))]);
-    let container = |cpu: &str, policy: &str| {
-        json!({"name": policy, "restartPolicy": policy, "resources": {"requests": {"cpu": cpu}}})
-    };
+    let container = |cpu: &str, policy: &str| json!({"name": policy, "restartPolicy": policy, "resources": {"requests": {"cpu": cpu}}});
     let fits = |cluster: &mut Cluster, spec: Value| cluster.outcome(&pod("p", "1", spec)) == "a";
     assert!(fits(&mut cluster, json!({"initContainers": [{"name": "i", "resources": {"requests": {"cpu": "2"}}}]})));
     let sidecar = json!({"initContainers": [container("1", "Always")]});

@@ -97,11 +97,9 @@ fn node_is_chosen_by_budgets_priorities_number_and_start() {
         &[important("y1", "1", 5), important("y2", "1", 3)],
     );
     assert_eq!(preempts(&mut by_sum, &wanting), found("b", &["y1", "y2"]));
-    let mut by_number =
-        cluster(&[important("x1", "1", 5), important("x2", "1", 5)], &[important("y", "2", 5)]);
+    let mut by_number = cluster(&[important("x1", "1", 5), important("x2", "1", 5)], &[important("y", "2", 5)]);
     assert_eq!(preempts(&mut by_number, &wanting), found("b", &["y"]));
-    let mut by_start =
-        cluster(&[started(important("x", "2", 5), early)], &[started(important("y", "2", 5), late)]);
+    let mut by_start = cluster(&[started(important("x", "2", 5), early)], &[started(important("y", "2", 5), late)]);
     assert_eq!(preempts(&mut by_start, &wanting), found("b", &["y"]));
 }
 
@@ -121,9 +119,11 @@ fn unresolvable_nodes_are_not_considered() {
     cluster.place(&important("y", "2", 0), "b");
     let selecting = pod("p", "1", json!({"priority": 5, "nodeSelector": {"zone": "x"}}));
     assert_eq!(preempts(&mut cluster, &selecting), found("a", &["x"]));
-    assert!(preempts(&mut cluster, &important("p", "3", 5)).unwrap_err().ends_with(
-        "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
-    ));
+    assert!(
+        preempts(&mut cluster, &important("p", "3", 5))
+            .unwrap_err()
+            .ends_with("preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.")
+    );
 }
 
 #[test]
@@ -138,9 +138,13 @@ fn victims_of_anti_affinity_and_spread_are_found() {
     cluster.place(&lower, "b");
     let wanting = pod("p", "100m", json!({"priority": 5, "affinity": apart}));
     assert_eq!(preempts(&mut cluster, &wanting), found("b", &["web-2"]));
-    let mut spread = pod("web", "100m", json!({"priority": 5, "nodeSelector": {"host": "b"},
+    let mut spread = pod(
+        "web",
+        "100m",
+        json!({"priority": 5, "nodeSelector": {"host": "b"},
         "topologySpreadConstraints": [{"topologyKey": "host", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule",
-            "nodeAffinityPolicy": "Ignore", "labelSelector": {"matchLabels": {"app": "web"}}}]}));
+            "nodeAffinityPolicy": "Ignore", "labelSelector": {"matchLabels": {"app": "web"}}}]}),
+    );
     spread["metadata"]["name"] = json!("web-3");
     cluster.core.snapshot.remove(&ObjectKey::new("web").within("n"));
     assert_eq!(preempts(&mut cluster, &spread), found("b", &["web-2"]));

@@ -56,9 +56,7 @@ fn preferred_affinity_between_pods_works_in_both_directions() {
         let selector = json!({"matchLabels": {"app": app}});
         json!([{"weight": 100, "podAffinityTerm": {"topologyKey": "host", "labelSelector": selector}}])
     };
-    let preferring = |kind: &str, app: &str| {
-        json!({"affinity": {kind: {"preferredDuringSchedulingIgnoredDuringExecution": term(app)}}})
-    };
+    let preferring = |kind: &str, app: &str| json!({"affinity": {kind: {"preferredDuringSchedulingIgnoredDuringExecution": term(app)}}});
     let mut cluster = labeled(["a", "b"]);
     cluster.place(&pod("db", "500m", json!({})), "b");
     assert_eq!(cluster.outcome(&pod("web", "100m", preferring("podAffinity", "db"))), "b");
