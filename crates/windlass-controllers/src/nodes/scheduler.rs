@@ -229,7 +229,9 @@ impl Scheduler {
     /// Decides about one pod. Returns `false` if there is none.
     fn step(&mut self, now: Instant) -> bool {
         let Some((key, pod)) = self.queue.pop(now) else { return false };
-        if let Some(failure) = self.queue.known_failure(&pod.profile) {
+        let is_nominated = self.core.nominations.node(&key).is_some();
+        // The failure of other pods may be due to the room that is kept for this one.
+        if let Some(failure) = self.queue.known_failure(&pod.profile).filter(|_| !is_nominated) {
             let failure = failure.clone();
             self.fail(&key, &pod, failure);
             return true;

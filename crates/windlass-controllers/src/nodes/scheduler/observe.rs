@@ -143,6 +143,9 @@ impl Scheduler {
             self.selected.remove(key);
             return self.pod_placed(key, uid, cached, &view);
         }
+        if self.queue.get(key).is_some_and(|known| known.uid != uid) {
+            self.pod_gone(key);
+        }
         match self.core.snapshot.pod(key) {
             // The cache does not show our binding yet.
             Some(placed) if placed.uid == uid => return Ok(()),

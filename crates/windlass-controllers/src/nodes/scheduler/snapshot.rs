@@ -247,15 +247,12 @@ impl Snapshot {
         }
         let name: Arc<str> = name.into();
         let info = NodeInfo::named(Arc::clone(&name));
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.nodes[slot] = info;
-                slot
-            }
-            None => {
-                self.nodes.push(info);
-                self.nodes.len() - 1
-            }
+        let slot = if let Some(slot) = self.free.pop() {
+            self.nodes[slot] = info;
+            slot
+        } else {
+            self.nodes.push(info);
+            self.nodes.len() - 1
         };
         self.by_name.insert(name, slot);
         slot

@@ -125,7 +125,7 @@ impl Writer {
     /// Returns the cached pod, unless it was recreated.
     fn pod(&self, key: &ObjectKey, uid: &str) -> Option<Arc<Pod>> {
         let pod = self.pods.get(&ObjectRef::from(key.clone()));
-        let pod = pod.filter(|pod| pod.meta().uid().to_string() == uid)?;
+        let pod = pod.filter(|pod| *pod.meta().uid() == *uid)?;
         Cached::get_once(&pod).ok()
     }
 

@@ -43,7 +43,7 @@ fn waiting(name: &str, cpu: &str, class: &str) -> Value {
     pod
 }
 
-fn is_on<'n>(node: &'n str) -> impl FnMut(&Pod) -> bool + Send + use<'n> {
+fn is_on(node: &str) -> impl FnMut(&Pod) -> bool + Send + use<'_> {
     move |pod| crate::pods::node_name(pod) == node
 }
 
@@ -51,7 +51,7 @@ fn condition<'p>(pod: &'p Pod, of: &str) -> Option<&'p k8s_openapi::api::core::v
     pod.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == of)
 }
 
-fn has_message<'m>(message: &'m str) -> impl FnMut(&Pod) -> bool + Send + use<'m> {
+fn has_message(message: &str) -> impl FnMut(&Pod) -> bool + Send + use<'_> {
     move |pod| condition(pod, "PodScheduled").and_then(|known| known.message.as_deref()) == Some(message)
 }
 
@@ -135,7 +135,7 @@ async fn preemption_nominates_marks_and_deletes() {
     env.eventually::<Pod>("victim", is_on("a")).await;
     let sent = env.record(RequestMatcher::writes().of::<Pod>().matching(|sent| sent.verb != Verb::Create));
     create::<Pod>(&client, waiting("vip", "1500m", "high")).await;
-    let victim = env.eventually::<Pod>("victim", |pod| pod.is_deleting()).await;
+    let victim = env.eventually::<Pod>("victim", windlass_api::ObjectExt::is_deleting).await;
     let marked = condition(&victim, "DisruptionTarget").unwrap();
     assert_eq!(marked.reason.as_deref(), Some("PreemptionByScheduler"));
     let message = "default-scheduler: preempting to accommodate a higher priority pod";

@@ -4,14 +4,12 @@
 //! cargo test --release -p windlass-controllers --lib scheduler::tests::speed -- --ignored --nocapture
 //! ```
 
-use std::time::Instant;
-
 use super::*;
 
 const NODES: usize = 5_000;
 /// The number of pods on the nodes before the measurement.
 const PLACED: usize = 100_000;
-const PODS: usize = 4_000;
+const PODS: u32 = 4_000;
 
 /// Returns a cluster in ten zones with pods of a thousand Deployments.
 fn large_cluster() -> Cluster {
@@ -44,7 +42,7 @@ fn decisions_per_second_with_5000_nodes() {
         {"topologyKey": "kubernetes.io/hostname", "labelSelector": selector}]}}});
     for (name, spec) in [("plain", json!({})), ("zone spread", spread), ("anti-affinity by host", apart)] {
         let mut cluster = large_cluster();
-        let pods: Vec<_> = (0..PODS).map(|number| decoded(&replica(5_000, number, &spec))).collect();
+        let pods: Vec<_> = (0..PODS).map(|number| decoded(&replica(5_000, number as usize, &spec))).collect();
         let begun = Instant::now();
         for (key, pod) in &pods {
             let profile = cluster.profiles.of(pod);
@@ -64,7 +62,7 @@ fn decisions_per_second_with_5000_nodes() {
             };
             cluster.core.snapshot.place(key, &node, placed);
         }
-        let rate = PODS as f64 / begun.elapsed().as_secs_f64();
+        let rate = f64::from(PODS) / begun.elapsed().as_secs_f64();
         println!("{name}: {rate:.0} decisions per second with {NODES} nodes and {PLACED} pods");
     }
     let mut full = large_cluster();
