@@ -159,6 +159,28 @@ async fn preemption_nominates_marks_and_deletes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn failure_of_an_equal_pod_does_not_stop_a_nominated_one() {
+    let env = environment(&["a"]).await;
+    let client = env.client();
+    create::<Pod>(&client, waiting("victim", "1500m", "low")).await;
+    env.eventually::<Pod>("victim", is_on("a")).await;
+    let vip = |name: &str| {
+        let mut pod = waiting(name, "1500m", "high");
+        pod["metadata"]["labels"] = json!({"app": "vip"});
+        pod
+    };
+    create::<Pod>(&client, vip("first")).await;
+    env.eventually::<Pod>("victim", windlass_api::ObjectExt::is_deleting).await;
+    client.delete::<Pod>("victim").grace_period(Duration::ZERO).await.unwrap();
+    // The nominated pod is in back-off, and the room is kept for it.
+    create::<Pod>(&client, vip("second")).await;
+    env.eventually::<Pod>("second", |pod| condition(pod, "PodScheduled").is_some()).await;
+    assert_eq!(crate::pods::node_name(&client.get::<Pod>("first").await.unwrap()), "");
+    env.eventually::<Pod>("first", is_on("a")).await;
+    env.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn other_schedulers_and_gated_pods_are_left_alone() {
     let env = environment(&["a"]).await;
     let client = env.client();
