@@ -6,6 +6,7 @@
 //! support them.
 
 mod answers;
+mod chunks;
 mod tls;
 mod workload;
 
@@ -51,7 +52,7 @@ pub(crate) struct Options {
     #[arg(long)]
     rate: Option<u64>,
     /// The number of changes that are sent together, with a rate
-    #[arg(long, default_value_t = 1, requires = "rate")]
+    #[arg(long, default_value_t = 1, requires = "rate", value_parser = clap::value_parser!(u64).range(1..))]
     per_write: u64,
     /// Seconds between the start of a watch and its first change
     #[arg(long, default_value_t = 2.0)]

@@ -41,6 +41,7 @@ cases! {
     flow_control
     formats
     found
+    health
     identity
     impersonation
     jobs

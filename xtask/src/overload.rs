@@ -1,6 +1,9 @@
 //! Overload of API servers: `cargo xtask long overload`.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use clap::Args;
 
@@ -26,6 +29,9 @@ pub(crate) struct Options {
     /// The windlass to overload; by default one is built
     #[arg(long, value_name = "WINDLASS")]
     pub(crate) windlass: Option<PathBuf>,
+    /// The program that sends the requests, `overload` of the package `conformance`; by default it is built
+    #[arg(long, value_name = "OVERLOAD")]
+    generator: Option<PathBuf>,
 }
 
 /// Overloads `windlass up`, and optionally the real control plane. Returns an error if `windlass up` does not hold the
@@ -46,8 +52,13 @@ pub(crate) fn run(windlass: &Path, options: &Options) -> Result {
 
 /// Runs the program, and reports whether the limits held.
 fn program(kubeconfig: &Path, options: &Options) -> Result<bool> {
-    let mut overload = cargo();
-    overload.args(["run", "--quiet", "--package", "conformance", "--bin", "overload", "--"]);
+    let mut overload = if let Some(generator) = &options.generator {
+        Command::new(generator)
+    } else {
+        let mut overload = cargo();
+        overload.args(["run", "--quiet", "--package", "conformance", "--bin", "overload", "--"]);
+        overload
+    };
     overload.arg(kubeconfig).arg(options.seconds.to_string()).arg(&options.only);
     Ok(overload.status()?.success())
 }

@@ -12,11 +12,18 @@ use tokio::time;
 
 use super::{
     Options,
+    chunks::Chunks,
     workload::{Encoding, Place, Workload},
 };
 
-/// The size of a write to the socket; one more object may follow.
+/// The size of a chunk of a list; one more object may follow.
 const CHUNK: usize = 64 << 10;
+
+/// The capacity for an event. Most are smaller.
+const EVENT: usize = 16 << 10;
+
+/// The number of events after which kube-apiserver flushes in a burst: its buffer of ten is empty then.
+const EVENTS_PER_FLUSH: u64 = 11;
 
 /// The replayed workload and its options.
 pub(super) struct Replay {
@@ -74,32 +81,52 @@ impl Replay {
         })
     }
 
+    /// Returns the events of a watch, in the chunks of kube-apiserver.
     fn changes(self: Arc<Self>, encoding: Encoding) -> impl Stream<Item = Bytes> + Send + 'static {
         let begin = time::Instant::now() + Duration::from_secs_f64(self.options.pause);
-        stream::unfold(1_u64, move |mut change| {
+        stream::unfold((1_u64, Chunks::default()), move |(mut change, mut chunks)| {
             let replay = self.clone();
             async move {
-                let options = &replay.options;
-                if change > options.updates {
-                    return std::future::pending().await;
-                }
-                let due = match options.rate {
-                    #[expect(clippy::cast_precision_loss, reason = "times of a day")]
-                    Some(rate) => begin + Duration::from_secs_f64(change as f64 / rate as f64),
-                    None => begin,
-                };
-                time::sleep_until(due).await;
-                let last =
-                    options.rate.map_or(options.updates, |_| options.updates.min(change + options.per_write - 1));
-                let mut chunk = Vec::with_capacity(2 * CHUNK);
-                while change <= last && (options.rate.is_some() || chunk.len() < CHUNK) {
-                    let object = usize::try_from(change % options.over.clamp(1, options.objects) as u64).unwrap_or(0);
-                    replay.workload.event(encoding, &mut chunk, object, change);
+                let mut event = Vec::with_capacity(EVENT);
+                loop {
+                    if let Some(chunk) = chunks.next() {
+                        return Some((chunk, (change, chunks)));
+                    }
+                    if change > replay.options.updates {
+                        return std::future::pending().await;
+                    }
+                    time::sleep_until(begin + replay.due(change)).await;
+                    let over = replay.options.over.clamp(1, replay.options.objects);
+                    let object = usize::try_from(change % over as u64).unwrap_or(0);
+                    event.clear();
+                    replay.workload.event(encoding, &mut event, object, change);
+                    match encoding {
+                        Encoding::Json => chunks.json(&event),
+                        Encoding::Protobuf => chunks.protobuf(&event),
+                    }
+                    if replay.ends_group(change) {
+                        chunks.flush();
+                    }
                     change += 1;
                 }
-                Some((chunk.into(), change))
             }
         })
+    }
+
+    /// Returns the time from the first change to a change.
+    fn due(&self, change: u64) -> Duration {
+        let Options { rate: Some(rate), per_write, .. } = self.options else { return Duration::ZERO };
+        let first = (change - 1) / per_write * per_write + 1;
+        #[expect(clippy::cast_precision_loss, reason = "times of a day")]
+        let seconds = first as f64 / rate as f64;
+        Duration::from_secs_f64(seconds)
+    }
+
+    /// Reports whether no other change is waiting after this one.
+    fn ends_group(&self, change: u64) -> bool {
+        let Options { rate, per_write, updates, .. } = self.options;
+        let group = if rate.is_some() { per_write } else { EVENTS_PER_FLUSH };
+        change == updates || change.is_multiple_of(group)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The metadata of an encoded object, as used by caches, indices and handlers.
 
-use std::{fmt, sync::Arc};
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use jiff::Timestamp;
 use serde::{
@@ -10,6 +10,9 @@ use serde::{
 use thiserror::Error;
 
 use crate::{ObjectKey, ResourceVersion, Uid};
+
+/// The number of labels up to which a search for duplicates compares each with all others.
+const FEW: usize = 32;
 
 /// The parsed part of an object's metadata: identity, version, labels, owners, finalizers and times.
 ///
@@ -329,12 +332,26 @@ fn pairs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Arc<str>, Ar
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let mut pairs = Self::Value::with_capacity(map.size_hint().unwrap_or(0));
+            // The places of the keys if there are many.
+            let mut places: HashMap<Arc<str>, usize> = HashMap::new();
             while let Some(key) = map.next_key::<Arc<str>>()? {
                 let value = map.next_value::<Option<Arc<str>>>()?.unwrap_or_default();
-                match pairs.iter_mut().find(|(known, _)| *known == key) {
-                    Some(pair) => pair.1 = value,
-                    None => pairs.push((key, value)),
+                if pairs.len() == FEW {
+                    places.extend(pairs.iter().enumerate().map(|(at, (key, _))| (Arc::clone(key), at)));
                 }
+                let known = if pairs.len() < FEW {
+                    pairs.iter().position(|(known, _)| *known == key)
+                } else {
+                    places.get(&key).copied()
+                };
+                if let Some(at) = known {
+                    pairs[at].1 = value;
+                    continue;
+                }
+                if pairs.len() >= FEW {
+                    places.insert(Arc::clone(&key), pairs.len());
+                }
+                pairs.push((key, value));
             }
             Ok(pairs)
         }
@@ -422,6 +439,21 @@ impl<'de> Visitor<'de> for Start<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn last_of_equal_labels_is_used_among_few_and_many() {
+        for count in [2, FEW, FEW + 1, 50_000] {
+            let all: Vec<String> =
+                (0..count).chain([0, count - 1]).enumerate().map(|(at, key)| format!(r#""k{key}":"{at}""#)).collect();
+            let meta =
+                Meta::parse(format!(r#"{{"metadata":{{"name":"a","labels":{{{}}}}}}}"#, all.join(",")).as_bytes())
+                    .unwrap();
+            assert_eq!(meta.labels().len(), count);
+            assert_eq!(meta.label("k0"), Some(&*count.to_string()));
+            assert_eq!(meta.label(&format!("k{}", count - 1)), Some(&*(count + 1).to_string()));
+            assert_eq!(meta.labels()[1].0, "k1".into());
+        }
+    }
 
     #[test]
     fn metadata_is_found_at_any_position() {

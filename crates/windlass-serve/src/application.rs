@@ -44,6 +44,13 @@ pub trait Connection: Send + Sync + 'static {
         let _ = bytes;
     }
 
+    /// Is called before the connection writes the bytes of responses that it has received.
+    fn writing(&self) {}
+
+    /// Is called after the connection has written the bytes that it had received at the last call of
+    /// [`writing`](Self::writing), except those that the client does not accept: it does not read, or its window is closed.
+    fn written(&self) {}
+
     /// Waits until the application requires that the connection is closed, for example to free memory. By default it
     /// never does.
     fn closed(&self) -> impl Future<Output = ()> + Send {

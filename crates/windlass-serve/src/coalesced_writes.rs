@@ -17,7 +17,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::BoxError;
+use crate::{BoxError, erased::AnyConnection, streams::ConnectionTask};
 
 /// The size at which buffered bytes are sent immediately: as many as TLS accepts at a time.
 const MOST: usize = 64 << 10;
@@ -51,17 +51,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> CoalescedConnection<S> {
         CoalescedWriter(Self(Arc::clone(&self.0)))
     }
 
-    /// Polls the connection, and then sends the bytes it has written.
+    /// Polls the connection, and then sends the bytes it has written. Calls the hooks of the application
+    /// before and after.
     pub(crate) async fn drive<T, E: Into<BoxError>>(
         &self,
         mut work: Pin<&mut impl Future<Output = Result<T, E>>>,
+        application: &dyn AnyConnection,
+        task: &ConnectionTask,
     ) -> Result<T, BoxError> {
         std::future::poll_fn(|cx| {
+            task.register(cx);
+            application.writing();
             if let Poll::Ready(done) = work.as_mut().poll(cx) {
                 return Poll::Ready(done.map_err(Into::into));
             }
             // Ignores a pending send: writers get back-pressure, and this task is woken.
-            match self.0.lock().poll_send(cx) {
+            let sent = self.0.lock().poll_send(cx);
+            application.written();
+            match sent {
                 Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
                 Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
             }
@@ -123,9 +130,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescedWriter<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::future;
+
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
     use super::*;
+    use crate::Application;
 
     /// Records the size of each write.
     struct Counted(DuplexStream, Arc<Mutex<Vec<usize>>>);
@@ -150,6 +160,17 @@ mod tests {
         fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
             Pin::new(&mut self.0).poll_shutdown(cx)
         }
+    }
+
+    async fn drive(
+        coalesced: &CoalescedConnection<Counted>,
+        work: Pin<&mut impl Future<Output = io::Result<()>>>,
+    ) -> Result<(), BoxError> {
+        let application = |_: http::Request<crate::RequestBody>| {
+            future::ready(http::Response::new(http_body_util::Full::<bytes::Bytes>::default()))
+        };
+        let connection = Application::connect(&application, ([127, 0, 0, 1], 0).into());
+        coalesced.drive(work, &connection, &ConnectionTask::default()).await
     }
 
     fn coalesced(room: usize) -> (CoalescedConnection<Counted>, DuplexStream, Arc<Mutex<Vec<usize>>>) {
@@ -182,7 +203,7 @@ mod tests {
             assert_eq!(rest, "three", "it is sent before the end");
         };
         let work = std::pin::pin!(work);
-        let (done, ()) = tokio::join!(coalesced.drive(work), other);
+        let (done, ()) = tokio::join!(drive(&coalesced, work), other);
         done.unwrap();
         assert_eq!(*writes.lock(), [8, 5]);
     }
@@ -202,7 +223,7 @@ mod tests {
             peer.read_to_end(&mut all).await.unwrap();
             assert_eq!(all.len(), 4 * MOST);
         };
-        let (done, ()) = tokio::join!(coalesced.drive(work), other);
+        let (done, ()) = tokio::join!(drive(&coalesced, work), other);
         done.unwrap();
         assert_eq!(coalesced.0.lock().waiting.capacity(), KEPT);
     }
@@ -216,7 +237,7 @@ mod tests {
             stream.write_all(b"lost").await?;
             std::future::pending::<io::Result<()>>().await
         });
-        let error = coalesced.drive(work).await.unwrap_err();
+        let error = drive(&coalesced, work).await.unwrap_err();
         assert_eq!(error.downcast_ref::<io::Error>().map(io::Error::kind), Some(io::ErrorKind::BrokenPipe));
     }
 

@@ -1,6 +1,11 @@
 //! A connection from its handshake to its end.
 
-use std::{convert::Infallible, future::Future, pin::pin, sync::Arc};
+use std::{
+    convert::Infallible,
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    sync::Arc,
+};
 
 use http::{Request, Response, StatusCode};
 use hyper::{
@@ -128,10 +133,10 @@ impl Context {
             .with_upgrades();
         let mut served = pin!(served);
         tokio::select! {
-            result = &mut served => return Ok(result?),
+            result = reported(served.as_mut(), &**connection) => return Ok(result?),
             () = self.stopping.requested() => served.as_mut().graceful_shutdown(),
         }
-        Ok(served.await?)
+        Ok(reported(served, &**connection).await?)
     }
 
     async fn http2<S>(&self, stream: S, connection: &Arc<dyn AnyConnection>) -> Result<(), BoxError>
@@ -139,7 +144,9 @@ impl Context {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let coalesced_writes = CoalescedConnection::new(stream);
-        let served = http2::Builder::new(Streams::new(self.server.write))
+        let streams = Streams::new(self.server.write);
+        let task = streams.connection();
+        let served = http2::Builder::new(streams)
             .timer(TokioTimer::new())
             .max_concurrent_streams(self.server.streams)
             .max_header_list_size(HEADER_LIST)
@@ -157,11 +164,11 @@ impl Context {
             );
         let mut served = pin!(served);
         tokio::select! {
-            result = coalesced_writes.drive(served.as_mut()) => return result,
+            result = coalesced_writes.drive(served.as_mut(), &**connection, &task) => return result,
             () = self.stopping.requested() => {}
         }
         served.as_mut().graceful_shutdown();
-        coalesced_writes.drive(served).await
+        coalesced_writes.drive(served, &**connection, &task).await
     }
 
     /// Answers a request, and counts it until its response has ended.
@@ -180,6 +187,18 @@ impl Context {
             Ok(response.map(|body| ResponseBody::new(body, running)))
         }
     }
+}
+
+/// Polls an HTTP/1 connection, and reports to the application what it has written. It requests the bytes of a response
+/// itself, and then writes them.
+async fn reported<T>(mut served: Pin<&mut impl Future<Output = T>>, application: &dyn AnyConnection) -> T {
+    poll_fn(|cx| {
+        let polled = served.as_mut().poll(cx);
+        application.writing();
+        application.written();
+        polled
+    })
+    .await
 }
 
 impl Stopping {

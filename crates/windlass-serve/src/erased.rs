@@ -27,6 +27,10 @@ pub(crate) trait AnyConnection: Send + Sync {
 
     fn release(&self, bytes: usize);
 
+    fn writing(&self);
+
+    fn written(&self);
+
     fn closed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
@@ -52,6 +56,14 @@ impl<C: Connection> AnyConnection for C {
 
     fn release(&self, bytes: usize) {
         Connection::release(self, bytes);
+    }
+
+    fn writing(&self) {
+        Connection::writing(self);
+    }
+
+    fn written(&self) {
+        Connection::written(self);
     }
 
     fn closed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

@@ -7,7 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
-    task::{Poll, ready},
+    task::{Context, Poll, Waker, ready},
     time::Duration,
 };
 
@@ -31,7 +31,12 @@ tokio::task_local! {
 pub(crate) struct Streams {
     tasks: Arc<Mutex<JoinSet<()>>>,
     stall: Duration,
+    connection: Arc<ConnectionTask>,
 }
+
+/// The task of the connection. It is woken if a frame waits for the client, to write all that the client accepts.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionTask(Mutex<Option<Waker>>);
 
 /// A counter for the frames of a response body. It is odd while a frame waits for the client, and even otherwise.
 #[derive(Debug, Default)]
@@ -39,7 +44,29 @@ pub(crate) struct Progress(AtomicUsize);
 
 impl Streams {
     pub(crate) fn new(stall: Duration) -> Self {
-        Self { tasks: Arc::default(), stall }
+        Self { tasks: Arc::default(), stall, connection: Arc::default() }
+    }
+
+    /// Returns the task of the connection.
+    pub(crate) fn connection(&self) -> Arc<ConnectionTask> {
+        Arc::clone(&self.connection)
+    }
+}
+
+impl ConnectionTask {
+    /// Records that the current task is the one of the connection.
+    pub(crate) fn register(&self, cx: &Context<'_>) {
+        let mut waker = self.0.lock();
+        match &mut *waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            None => *waker = Some(cx.waker().clone()),
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &*self.0.lock() {
+            waker.wake_by_ref();
+        }
     }
 }
 
@@ -47,7 +74,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
     fn execute(&self, stream: F) {
         let mut tasks = self.tasks.lock();
         while tasks.try_join_next().is_some() {}
-        tasks.spawn(serve(stream, self.stall));
+        tasks.spawn(serve(stream, self.stall, self.connection()));
     }
 }
 
@@ -75,7 +102,7 @@ impl Progress {
 }
 
 /// Runs a stream until it ends or stalls.
-async fn serve(stream: impl Future<Output = ()>, stall: Duration) {
+async fn serve(stream: impl Future<Output = ()>, stall: Duration, connection: Arc<ConnectionTask>) {
     let progress = Arc::new(Progress::default());
     let mut stream = pin!(PROGRESS.scope(Arc::clone(&progress), stream));
     // The waiting frame and its deadline.
@@ -88,8 +115,12 @@ async fn serve(stream: impl Future<Output = ()>, stall: Duration) {
             waiting = None;
             return Poll::Pending;
         };
+        let is_first = waiting.is_none();
         let (since, deadline) = waiting.get_or_insert_with(|| (frame, Box::pin(time::sleep(stall))));
-        if *since != frame {
+        if is_first {
+            connection.wake();
+        } else if *since != frame {
+            connection.wake();
             *since = frame;
             deadline.as_mut().reset(Instant::now() + stall);
         }
@@ -122,6 +153,7 @@ mod tests {
                 std::future::pending::<()>().await;
             },
             STALL,
+            Arc::default(),
         )
         .await;
         // Each accepted frame restarts the timeout.
@@ -138,9 +170,47 @@ mod tests {
                 std::future::pending::<()>().await;
             },
             STALL,
+            Arc::default(),
         ));
         assert!((&mut stream).now_or_never().is_none());
         time::advance(100 * STALL).await;
         assert!(stream.now_or_never().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_is_woken_for_each_waiting_frame() {
+        let connection = Arc::new(ConnectionTask::default());
+        let (waker, woken) = counting_waker();
+        connection.register(&Context::from_waker(&waker));
+        let mut stream = pin!(serve(
+            async {
+                let progress = Progress::of_task().unwrap();
+                for _ in 0..2 {
+                    progress.asked();
+                    progress.handed();
+                    tokio::task::yield_now().await;
+                    tokio::task::yield_now().await;
+                }
+            },
+            STALL,
+            Arc::clone(&connection),
+        ));
+        for expected in [1, 1, 2, 2] {
+            assert!((&mut stream).now_or_never().is_none());
+            assert_eq!(woken.load(Relaxed), expected);
+        }
+        assert!(stream.now_or_never().is_some());
+    }
+
+    /// Returns a waker that counts its calls.
+    fn counting_waker() -> (Waker, Arc<AtomicUsize>) {
+        struct Counted(Arc<AtomicUsize>);
+        impl std::task::Wake for Counted {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Relaxed);
+            }
+        }
+        let count = Arc::new(AtomicUsize::new(0));
+        (Waker::from(Arc::new(Counted(Arc::clone(&count)))), count)
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     aggregation::Aggregation,
     authz::Authorizer,
     registry::{Admission, Attributes, Operation, Registry},
-    resource::{Item, OwnRules, Target},
+    resource::{OwnRules, Target},
 };
 
 mod certificates;
@@ -236,16 +236,12 @@ impl Admission for NamespaceLifecycle {
             let missing = || Status::not_found(&GroupResource::new("", "namespaces"), namespace);
             let namespaces = resources.get("", "v1", "namespaces").ok_or_else(missing)?;
             let target = Target::object(namespaces, None, namespace);
-            let is_open =
-                |found: &Item| Ok::<_, Status>(!found.encoded.meta().map_err(Status::internal)?.is_deleting());
-            if let Some(found) = registry.peek_recent(&target).await?
-                && is_open(&found)?
-            {
+            if registry.peek_recent(&target).await?.is_some_and(|found| !found.encoded.is_deleting()) {
                 return Ok(());
             }
             // Another server may have replaced the namespace just now.
             let found = registry.peek(&target).await?.ok_or_else(missing)?;
-            if is_open(&found)? {
+            if !found.encoded.is_deleting() {
                 return Ok(());
             }
             let why = format!("unable to create new content in namespace {namespace} because it is being terminated");

@@ -18,6 +18,8 @@
 //!   headers of that name from the client are removed.
 //! - An unavailable API service affects only the requests for its own group version: they are answered with 503 at once.
 //!   Discovery lists it as stale.
+//! - A server that does not answer keeps its paths in the OpenAPI document of version 2. They are read again only if the
+//!   document of the server has changed.
 //! - The time for each discovery document of another server is limited to 5 s, also if a client requests it.
 //!
 //! # Not guaranteed
@@ -72,6 +74,11 @@ pub(crate) struct Remotes {
 impl Aggregation {
     pub(crate) fn new(identity: Option<ProxyIdentity>) -> Self {
         Self { remotes: RwLock::default(), identity }
+    }
+
+    /// Reports whether the server presents a certificate to other API servers.
+    pub(crate) const fn has_identity(&self) -> bool {
+        self.identity.is_some()
     }
 
     /// Returns the current remote API services.
@@ -138,7 +145,7 @@ impl Remotes {
     pub(crate) fn openapi_v2(&self) -> Vec<Arc<ForeignPaths>> {
         let mut services: Vec<_> = self.services.values().collect();
         services.sort_by_key(|remote| (-remote.group_priority, -remote.version_priority));
-        services.into_iter().filter_map(|remote| remote.documents.as_ref()?.openapi_v2.clone()).collect()
+        services.into_iter().filter_map(|remote| remote.described.as_ref()?.paths.clone()).collect()
     }
 
     /// Returns the API service whose OpenAPI document has this path, if its server has one.

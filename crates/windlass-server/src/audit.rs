@@ -2,8 +2,10 @@
 //!
 //! A request collects its event in an [`AuditContext`] and processes the stages of the policy. Each stage is rendered once
 //! and passed to the backends. A backend has a limited buffer and a task that writes to its sink, the log or a webhook. In
-//! the mode `batch`, no request waits. In the blocking modes, a request waits until its own event is written. The log is
-//! written in order, and a webhook gets a limited number of events at the same time, so earlier events delay it.
+//! the mode `batch`, no request waits. In the blocking modes, a request waits until its own event is written. It writes a
+//! small event to the file of the log itself, as in kube-apiserver, because another thread would cost more than the write.
+//! If the file is in use, the event is queued. While a file system does not respond, this blocks one thread of the runtime.
+//! The events of a request are in order. A webhook gets a limited number of events at the same time, so earlier events delay it.
 //!
 //! Format, names and messages are those of kube-apiserver. Without a policy, nothing is collected.
 
@@ -29,7 +31,7 @@ use windlass_api::{Clock, Entropy};
 
 pub(crate) use self::context::{AuditContext, AuditedFailure, AuditedRequest, RequestAudit, failed};
 use self::{
-    backend::Backend,
+    backend::{Backend, Way},
     event::Event,
     log::LogSink,
     metrics::AuditMetrics,
@@ -141,11 +143,11 @@ impl Audit {
 
     /// Sends the event of a stage to the backends. The future waits for those in blocking modes, and returns `false` if a
     /// strict one failed. The event is sent even if the future is dropped.
-    fn process(&self, event: &Event, stage: Stage) -> BoxFuture<'static, bool> {
+    fn process(&self, event: &Event, stage: Stage, way: Way) -> BoxFuture<'static, bool> {
         self.metrics.event();
         let now = self.clock.now();
         let rendered = Arc::new(event.render(stage, now, true));
-        let mut waits = self.backends.iter().map(|backend| backend.process(event, stage, now, &rendered));
+        let mut waits = self.backends.iter().map(|backend| backend.process(event, stage, now, &rendered, way));
         if let [_] = self.backends.as_slice()
             && let Some(wait) = waits.next()
         {

@@ -22,10 +22,7 @@ use std::{
     time::Duration,
 };
 
-use futures::{
-    FutureExt as _,
-    future::{BoxFuture, Shared},
-};
+use futures::FutureExt as _;
 use parking_lot::Mutex;
 use windlass_api::{GroupResource, Status, StatusDetails, reason};
 
@@ -51,6 +48,7 @@ use crate::{
     identity::{AUTHENTICATED, MASTERS, User},
     kubernetes::KubernetesVersion,
     request::RequestInfo,
+    single_flight::SingleFlight,
     storage::{Storage, last_commits::LastCommits},
 };
 
@@ -135,9 +133,6 @@ pub(crate) enum Decision {
     },
 }
 
-/// A start of the graph, which several requests wait for.
-type GraphStart = Shared<BoxFuture<'static, Result<(), Status>>>;
-
 /// The opinion of the node authorizer.
 enum NodeDecision {
     Allowed,
@@ -165,8 +160,8 @@ pub(crate) struct Authorizer {
     follower: Mutex<Option<Follower>>,
     /// The graph of the node authorizer, like `follower`.
     graph: Arc<Mutex<Option<GraphFollower>>>,
-    /// The last start of the graph.
-    graph_start: Mutex<Option<GraphStart>>,
+    /// The start of the graph in progress.
+    graph_start: SingleFlight<Result<(), Status>>,
     /// The rules of nodes.
     node_rules: OnceLock<Vec<Rule>>,
     /// The last commits of this server to roles, bindings, and the objects in the graph.
@@ -285,6 +280,11 @@ impl Authorizer {
     /// Returns the record of this server's commits to roles and bindings.
     pub(crate) fn last_commits(&self) -> Arc<LastCommits> {
         Arc::clone(&self.commits)
+    }
+
+    /// Reports whether roles decide about requests, possibly after other authorizers.
+    pub(crate) fn has_roles(&self) -> bool {
+        self.chain.as_ref().is_none_or(AuthorizerChain::has_rbac)
     }
 
     /// Reports whether the chain has webhooks. If so, a user's rules don't include all of their permissions.
@@ -418,8 +418,7 @@ impl Authorizer {
                 }
                 tokio::time::sleep(DELIVERY_PAUSE).await;
             }
-            let (start, is_own) = self.start_graph(storage);
-            start.await?;
+            let is_own = self.start_graph(storage).await?;
             match self.graph.lock().as_mut().map(|follower| follower.current(&self.commits, first)) {
                 Some(CurrentGraph::Graph(graph)) => return Ok(evaluate(graph)),
                 // Commits after the request arrived need not be included.
@@ -432,23 +431,21 @@ impl Authorizer {
         }
     }
 
-    /// Starts to follow the graph, in a task. Requests share a start in progress. Also reports whether this call has begun
-    /// it.
-    fn start_graph(&self, storage: &Arc<dyn Storage>) -> (GraphStart, bool) {
-        let mut start = self.graph_start.lock();
-        if let Some(start) = start.as_ref().filter(|start| start.peek().is_none()) {
-            return (start.clone(), false);
-        }
-        let (graph, storage) = (Arc::clone(&self.graph), Arc::clone(storage));
-        let task = tokio::spawn(async move {
-            let follower = GraphFollower::start(&*storage).await?;
-            *graph.lock() = Some(follower);
-            Ok(())
-        });
-        let new = async move { task.await.unwrap_or_else(|error| Err(Status::internal(error))) };
-        let new = new.boxed().shared();
-        *start = Some(new.clone());
-        (new, true)
+    /// Starts to follow the graph. Requests share a start in progress. Reports whether this call has begun it.
+    async fn start_graph(&self, storage: &Arc<dyn Storage>) -> Result<bool, Status> {
+        let mut is_own = false;
+        let begin = || {
+            is_own = true;
+            let (graph, storage) = (Arc::clone(&self.graph), Arc::clone(storage));
+            let start = async move {
+                let follower = GraphFollower::start(&*storage).await?;
+                *graph.lock() = Some(follower);
+                Ok(())
+            };
+            start.boxed()
+        };
+        self.graph_start.join(begin, || Err(Status::internal("the start of the graph has ended"))).await?;
+        Ok(is_own)
     }
 
     /// Returns an error in kube-apiserver's words unless the user may perform the request.

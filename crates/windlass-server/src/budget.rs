@@ -8,6 +8,7 @@
 use std::{
     cmp::Reverse,
     num::NonZero,
+    pin::pin,
     sync::{
         Arc, Weak,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -27,8 +28,10 @@ use tokio::{
 use crate::turns::Turns;
 
 mod limits;
+mod slices;
 
 pub use self::limits::Limits;
+pub(crate) use self::slices::{Slice, Slices};
 
 /// While the server is over its budget, connections that have read nothing for this time are closed.
 pub(crate) const PRESSURE_STALL: Duration = Duration::from_secs(1);
@@ -38,9 +41,6 @@ const PRESSURE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The time that a request waits for its client to read earlier responses.
 const WAIT: Duration = Duration::from_secs(5);
-
-/// The maximum time for which a response occupies its turn. The client may not read the bytes.
-const TURN: Duration = Duration::from_millis(20);
 
 /// Responses up to this size in bytes are never rejected because of the server's budget.
 const SMALL: usize = 64 << 10;
@@ -71,8 +71,13 @@ pub(crate) struct Account {
     budget: Arc<Budget>,
     id: u64,
     held: AtomicUsize,
-    /// The time when it last held nothing, or released bytes.
+    /// The time when it last held nothing, released bytes, or got a turn.
     moved: AtomicU64,
+    /// The number of its responses that wait for turns. The client cannot read them.
+    delayed: AtomicUsize,
+    /// The time when one of them last got its turn, or 0.
+    delayed_until: AtomicU64,
+    slices: Slices,
     room: Notify,
     closed: Notify,
 }
@@ -83,6 +88,10 @@ pub(crate) struct Charge {
     account: Arc<Account>,
     bytes: usize,
 }
+
+/// A response that waits for a turn.
+#[derive(Debug)]
+pub(crate) struct Delay(Arc<Account>);
 
 /// The error for a connection or a server that holds too many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,7 +106,7 @@ impl Budget {
             accounts: Mutex::default(),
             started: Instant::now(),
             last_relief: AtomicU64::new(0),
-            turns: Turns::new(thread::available_parallelism().map_or(1, NonZero::get), Some(TURN)),
+            turns: Turns::new(thread::available_parallelism().map_or(1, NonZero::get)),
         })
     }
 
@@ -120,6 +129,9 @@ impl Budget {
             id,
             held: AtomicUsize::new(0),
             moved: AtomicU64::new(self.now()),
+            delayed: AtomicUsize::new(0),
+            delayed_until: AtomicU64::new(0),
+            slices: Slices::default(),
             room: Notify::new(),
             closed: Notify::new(),
         });
@@ -136,8 +148,7 @@ impl Budget {
             return;
         }
         let open = self.open_accounts();
-        let is_stalled =
-            |account: &&Arc<Account>| now.saturating_sub(account.moved.load(Relaxed)) >= millis(PRESSURE_STALL);
+        let is_stalled = |account: &&Arc<Account>| account.stalled_for(now) >= millis(PRESSURE_STALL);
         let mut stalled: Vec<_> = open.iter().filter(is_stalled).map(|it| (it.held.load(Relaxed), it)).collect();
         stalled.sort_unstable_by_key(|(held, _)| Reverse(*held));
         let mut excess = self.held.load(Relaxed).saturating_sub(self.limits.server_bytes);
@@ -161,7 +172,8 @@ impl Budget {
 }
 
 impl Account {
-    /// Waits until the client has read enough of its responses. Returns an error after [`WAIT`].
+    /// Waits until the client has read enough of its responses. Returns an error if it has not after [`WAIT`]. The time in
+    /// which its responses wait for turns does not count.
     pub(crate) async fn room(&self) -> Result<(), OverBudget> {
         if self.has_room() {
             return Ok(());
@@ -177,7 +189,51 @@ impl Account {
                 room.await;
             }
         };
-        time::timeout(WAIT, waiting).await.map_err(|_| OverBudget)
+        let mut waiting = pin!(waiting);
+        let mut deadline = Instant::now() + WAIT;
+        while time::timeout_at(deadline, waiting.as_mut()).await.is_err() {
+            let turn = self.last_delay();
+            if turn.is_none_or(|turn| turn + WAIT <= deadline) {
+                return Err(OverBudget);
+            }
+            deadline = turn.map_or(deadline, |turn| turn + WAIT);
+        }
+        Ok(())
+    }
+
+    /// Returns the slices that the connection has not written.
+    pub(crate) fn slices(&self) -> &Slices {
+        &self.slices
+    }
+
+    /// Records that a response waits for a turn, until the result is dropped.
+    pub(crate) fn delay(self: &Arc<Self>) -> Delay {
+        self.delayed.fetch_add(1, Relaxed);
+        Delay(Arc::clone(self))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// Returns a number that identifies the connection.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Returns the time for which the client could read and did not, in milliseconds.
+    fn stalled_for(&self, now: u64) -> u64 {
+        if self.delayed.load(Relaxed) > 0 { 0 } else { now.saturating_sub(self.moved.load(Relaxed)) }
+    }
+
+    /// Returns the time until which a response has waited for a turn. Returns `None` if none has.
+    fn last_delay(&self) -> Option<Instant> {
+        if self.delayed.load(Relaxed) > 0 {
+            return Some(Instant::now());
+        }
+        let last = self.delayed_until.load(Relaxed);
+        (last > 0).then(|| self.budget.started + Duration::from_millis(last))
     }
 
     /// Returns the turns of large responses of all connections.
@@ -273,6 +329,15 @@ impl Drop for Charge {
     }
 }
 
+impl Drop for Delay {
+    fn drop(&mut self) {
+        let now = self.0.budget.now();
+        self.0.moved.store(now, Relaxed);
+        self.0.delayed_until.store(now, Relaxed);
+        self.0.delayed.fetch_sub(1, Relaxed);
+    }
+}
+
 impl Drop for Account {
     fn drop(&mut self) {
         self.budget.accounts.lock().open.remove(&self.id);
@@ -342,6 +407,39 @@ mod tests {
         assert!(large.closed().now_or_never().is_some());
         assert!(small.closed().now_or_never().is_none(), "the rest is within the budget");
         assert!(reading.closed().now_or_never().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_until_a_turn_is_no_time_without_reading() {
+        let budget = budget();
+        let [delayed, other] = [0; 2].map(|_| budget.open());
+        let _held = delayed.charge(900);
+        let delay = delayed.delay();
+        time::advance(10 * PRESSURE_STALL).await;
+        let _more = other.charge(200);
+        assert!(delayed.closed().now_or_never().is_none());
+        drop(delay);
+        time::advance(PRESSURE_STALL).await;
+        let _more = other.charge(1);
+        assert!(delayed.closed().now_or_never().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn request_waits_longer_while_responses_wait_for_turns() {
+        let budget = budget();
+        let account = budget.open();
+        let _held = account.charge(101);
+        let delay = account.delay();
+        let started = Instant::now();
+        let waiting = tokio::spawn({
+            let account = Arc::clone(&account);
+            async move { account.room().await }
+        });
+        time::sleep(10 * WAIT).await;
+        assert!(!waiting.is_finished());
+        drop(delay);
+        assert_eq!(waiting.await.unwrap(), Err(OverBudget));
+        assert_eq!(started.elapsed(), 11 * WAIT);
     }
 
     #[test]

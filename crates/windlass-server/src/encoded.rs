@@ -141,20 +141,29 @@ impl Encoded {
 
     /// Returns the labels, read in place. Returns `None` if they have to be decoded, for example because of escapes.
     pub(crate) fn labels(&self) -> Option<Vec<(&str, &str)>> {
+        self.metadata_field(b"labels").map_or(Some(Vec::new()), labels_in)
+    }
+
+    /// Reports whether the object is being deleted.
+    pub(crate) fn is_deleting(&self) -> bool {
+        self.metadata_field(b"deletionTimestamp").is_some_and(|time| time != b"null")
+    }
+
+    /// Returns the JSON of a field of the metadata that is not after `labels` in Go's ObjectMeta, read in place.
+    fn metadata_field(&self, name: &[u8]) -> Option<&[u8]> {
         let json = &self.bytes[HEADER..];
         let (head, tail) = (&json[..self.slot], &json[self.slot..]);
-        // In the order of the Go struct, the labels follow the resourceVersion.
+        // In the order of the Go struct, the field follows the resourceVersion.
         for (key, value) in Fields(tail) {
             match key {
-                b"labels" => return labels_in(value),
-                key if AFTER_LABELS.contains(&key) => return Some(Vec::new()),
+                key if key == name => return Some(value),
+                key if AFTER_LABELS.contains(&key) => return None,
                 _ => {}
             }
         }
-        // In alphabetical order, they precede it.
+        // In alphabetical order, it precedes it.
         let metadata = Fields(head.get(1..)?).find(|(key, _)| *key == b"metadata")?.1;
-        let labels = Fields(metadata.get(1..)?).find(|(key, _)| *key == b"labels");
-        labels.map_or(Some(Vec::new()), |(_, value)| labels_in(value))
+        Fields(metadata.get(1..)?).find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
     /// Returns the approximate size of the rendered object in bytes.
@@ -440,10 +449,18 @@ mod tests {
     #[test]
     fn metadata_is_parsed_without_the_rest_of_the_object() {
         let labels = json!({"a}": "\\", "b": "\"}{"});
+        let time = "2026-01-02T03:04:05Z";
         for (style, metadata) in [
             (Style::BuiltIn, json!({"name": "a", "uid": "u", "generation": 3, "labels": labels})),
             (Style::BuiltIn, json!({"labels": labels})),
             (Style::BuiltIn, json!({"name": "a"})),
+            (Style::BuiltIn, json!({"name": "a", "deletionTimestamp": time, "labels": labels})),
+            (
+                Style::BuiltIn,
+                json!({"name": "a", "labels": {"deletionTimestamp": ""}, "finalizers": ["deletionTimestamp"]}),
+            ),
+            (Style::Custom, json!({"deletionTimestamp": time, "labels": labels, "name": "a", "uid": "u"})),
+            (Style::Custom, json!({"labels": {"deletionTimestamp": ""}, "name": "a", "uid": "u"})),
             (Style::Custom, json!({"annotations": {"x": "}"}, "labels": labels, "name": "a", "uid": "u"})),
         ] {
             let object = json!({"apiVersion": "v1", "kind": "A", "data": {"metadata": {"name": "x"}},
@@ -451,6 +468,7 @@ mod tests {
             let encoded = Encoded::new(&object, style);
             let whole = Meta::parse(text(&encoded, 0).as_bytes()).unwrap();
             assert_eq!(encoded.meta().unwrap(), whole, "{object}");
+            assert_eq!(encoded.is_deleting(), whole.is_deleting(), "{object}");
             // The rest is not even valid JSON.
             let mut bytes = encoded.storage_bytes().to_vec();
             let end = bytes.len() - b"{\"metadata\":{\"name\":\"y\"}}}".len();

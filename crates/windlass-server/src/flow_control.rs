@@ -114,7 +114,9 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    const UNLIMITED: Self = Self { schema: None, admitted: Ok(Admitted { _running: None }), class: Class::Other };
+    fn unlimited(class: Class) -> Self {
+        Self { schema: None, admitted: Ok(Admitted { _running: None }), class }
+    }
 }
 
 impl FlowControl {
@@ -159,16 +161,15 @@ impl FlowControl {
     ) -> Outcome {
         let is_watch = info.verb == "watch";
         if !info.has_time_limit() && !is_watch {
-            return Outcome::UNLIMITED;
+            return Outcome::unlimited(class_without_level(user));
         }
         match &self.mode {
             // Watches are long-running, too.
-            Mode::MaxInFlight(_) if is_watch => Outcome::UNLIMITED,
+            Mode::MaxInFlight(_) if is_watch => Outcome::unlimited(class_without_level(user)),
             Mode::MaxInFlight(limits) => {
                 let running = limits.enter(&info.verb, user).map_err(|()| 1);
                 let admitted = running.map(|running| Admitted { _running: running.map(Running::MaxInFlight) });
-                let class = if user.is_in(MASTERS) { Class::Exempt } else { Class::Other };
-                Outcome { schema: None, admitted, class }
+                Outcome { schema: None, admitted, class: class_without_level(user) }
             }
             Mode::Fair(fairness) => {
                 let patience = (limit / PATIENCE_SHARE).min(MAX_PATIENCE);
@@ -192,4 +193,9 @@ impl FlowControl {
     pub(crate) fn debug_document(&self, path: &str) -> Option<String> {
         debug::document(self.fairness()?, path)
     }
+}
+
+/// Returns the class of a request that priority and fairness does not limit. Each user is a flow.
+fn class_without_level(user: &User) -> Class {
+    if user.is_in(MASTERS) { Class::Exempt } else { Class::Flow { level: 0, flow: fairness::hash("", &user.name) } }
 }

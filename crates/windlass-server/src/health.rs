@@ -5,32 +5,11 @@ use std::{borrow::Cow, collections::BTreeSet};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::{
-    kubernetes::KubernetesVersion,
-    resource::ResourceTable,
-    state::{AddedCheck, State},
-};
+use crate::{kubernetes::KubernetesVersion, resource::ResourceTable, state::State};
 
-/// The probes and their own checks. The storage check is called `etcd`, as probes expect.
-const PROBES: [(&str, &[Check]); 3] = [
-    ("healthz", &[Check::Ping, Check::Etcd, Check::Added]),
-    ("livez", &[Check::Ping, Check::Etcd]),
-    ("readyz", &[Check::Ping, Check::Etcd, Check::Added, Check::Bootstrap, Check::Shutdown]),
-];
+mod checks;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Check {
-    /// Always succeeds.
-    Ping,
-    /// The storage takes reads and writes.
-    Etcd,
-    /// The check that the program has added, if there is one.
-    Added,
-    /// The bootstrap objects exist.
-    Bootstrap,
-    /// The server is not shutting down.
-    Shutdown,
-}
+use self::checks::Results;
 
 /// The query of a probe.
 #[derive(Debug, Default)]
@@ -55,56 +34,27 @@ impl Report {
     }
 }
 
-impl Check {
-    /// Returns `None` for a check that has not been added.
-    fn name(self, added: Option<&AddedCheck>) -> Option<&'static str> {
-        Some(match self {
-            Self::Ping => "ping",
-            Self::Etcd => "etcd",
-            Self::Added => return added.map(|added| added.name),
-            Self::Bootstrap => "poststarthook/bootstrap-controller",
-            Self::Shutdown => "shutdown",
-        })
-    }
-
-    /// Returns the reason of a failure, if clients may know it. As in kube-apiserver, only the path of the check itself
-    /// reports it, for which clients need more permissions than for the probe.
-    async fn run(self, server: &State) -> Result<(), Cow<'static, str>> {
-        let holds = match self {
-            Self::Ping => true,
-            Self::Etcd => server.storage().check().await.is_ok(),
-            Self::Added => match server.added_check() {
-                Some(added) => return (added.check)().await.map_err(|error| error.to_string().into()),
-                None => true,
-            },
-            Self::Bootstrap => server.registry().await.is_ok(),
-            Self::Shutdown => !server.is_stopping(),
-        };
-        if holds { Ok(()) } else { Err("reason withheld".into()) }
-    }
-}
-
 /// Answers `/healthz`, `/livez` and `/readyz`, and the paths of their individual checks. Returns `None` for any other
 /// path.
 pub(crate) async fn probe(server: &State, path: &str, options: &Options<'_>) -> Option<Report> {
     let path = path.strip_prefix('/')?;
     let (probe, check) = path.split_once('/').map_or((path, None), |(probe, check)| (probe, Some(check)));
-    let (_, checks) = PROBES.iter().find(|(name, _)| *name == probe)?;
-    let added = server.added_check();
-    let checks: Vec<(Check, &str)> = checks.iter().filter_map(|check| Some((*check, check.name(added)?))).collect();
+    let checks = checks::of_probe(server, probe)?;
+    let mut results = Results::default();
     if let Some(name) = check {
-        let (check, _) = checks.iter().find(|(_, known)| *known == name)?;
-        return Some(match check.run(server).await {
+        let check = checks.iter().find(|known| known.name == name)?;
+        return Some(match check.run(server, &mut results).await {
             Ok(()) => Report { no_sniff: false, ..Report::new(StatusCode::OK, "ok") },
             Err(reason) => Report::new(StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {reason}\n")),
         });
     }
     let mut lines = String::new();
     let mut failed = false;
-    for (check, name) in &checks {
-        let line = if options.exclude.contains(name) {
+    for check in &checks {
+        let name = check.name;
+        let line = if options.exclude.contains(&name) {
             format!("[+]{name} excluded: ok\n")
-        } else if check.run(server).await.is_ok() {
+        } else if check.run(server, &mut results).await.is_ok() {
             format!("[+]{name} ok\n")
         } else {
             failed = true;
@@ -115,7 +65,7 @@ pub(crate) async fn probe(server: &State, path: &str, options: &Options<'_>) -> 
     let unknown: BTreeSet<String> = options
         .exclude
         .iter()
-        .filter(|name| !checks.iter().any(|(_, known)| known == *name))
+        .filter(|name| !checks.iter().any(|check| check.name == **name))
         .map(|name| format!("{name:?}"))
         .collect();
     if !unknown.is_empty() {
@@ -172,7 +122,7 @@ const FIXED: [&str; 10] = [
 ];
 
 /// Returns the document at `/`: the list of paths.
-pub(crate) fn index(table: &ResourceTable, added: Option<&AddedCheck>) -> Value {
+pub(crate) fn index(server: &State, table: &ResourceTable) -> Value {
     let mut paths: BTreeSet<String> = FIXED.map(str::to_owned).into();
     if table.kubernetes() >= KubernetesVersion::V1_36 {
         paths.extend(["/flagz", "/statusz"].map(str::to_owned));
@@ -185,9 +135,9 @@ pub(crate) fn index(table: &ResourceTable, added: Option<&AddedCheck>) -> Value 
             paths.insert(format!("/apis/{}/{}", resource.group, resource.version));
         }
     }
-    for (probe, checks) in PROBES {
+    for (probe, checks) in checks::all(server) {
         paths.insert(format!("/{probe}"));
-        paths.extend(checks.iter().filter_map(|check| Some(format!("/{probe}/{}", check.name(added)?))));
+        paths.extend(checks.iter().map(|check| format!("/{probe}/{}", check.name)));
     }
     json!({ "paths": paths })
 }

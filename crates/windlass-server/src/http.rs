@@ -53,13 +53,14 @@ mod json;
 mod media;
 mod operation;
 mod options;
+mod pieces;
 mod read;
 mod resource;
 mod respond;
 mod watch;
 mod zpages;
 
-pub use self::body::Body;
+pub use self::body::{Body, BodyError};
 use self::{
     failure::Failure,
     media::{Encoding, Endpoint, ErrorEncoding},
@@ -408,7 +409,7 @@ async fn answer_discovery(server: &Arc<State>, exchange: &Exchange) -> Result<Re
         None => registry.resources(),
     };
     if matches!(path, "/" | "/index.html") {
-        let compact = json::encode(&health::index(&table, server.added_check()));
+        let compact = json::encode(&health::index(server, &table));
         return Ok(respond::document(StatusCode::OK, compact, Encoding::PrettyJson));
     }
     let accept = exchange.header(header::ACCEPT);

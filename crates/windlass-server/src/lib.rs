@@ -135,7 +135,7 @@ pub use self::{
     budget::Limits,
     encoded::{DamagedBody, is_body},
     extension::ExtensionApi,
-    http::Body,
+    http::{Body, BodyError},
     identity::User,
     kubernetes::{KubernetesVersion, UnknownKubernetesVersion},
     renewal::CertificateRenewal,

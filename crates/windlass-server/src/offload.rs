@@ -33,7 +33,7 @@ pub(crate) const LARGE: usize = 128 << 10;
 pub(crate) const PART: usize = 1 << 20;
 
 /// The computations that may run at once.
-static TURNS: LazyLock<Arc<Turns>> = LazyLock::new(|| Turns::new(limit(), None));
+static TURNS: LazyLock<Arc<Turns>> = LazyLock::new(|| Turns::new(limit()));
 
 fn limit() -> usize {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
@@ -103,6 +103,18 @@ impl<T> Drop for AbortOnDrop<T> {
     }
 }
 
+/// Takes all turns. Only one test may have them: two could have a part each, and wait for ever.
+#[cfg(test)]
+pub(crate) async fn all_turns() -> (tokio::sync::MutexGuard<'static, ()>, Vec<crate::turns::Turn>) {
+    static TAKING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+    let taking = TAKING.lock().await;
+    let mut all = Vec::new();
+    for _ in 0..limit() {
+        all.push(Arc::clone(&TURNS).take(Class::Exempt).await);
+    }
+    (taking, all)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
@@ -111,19 +123,6 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use crate::turns::Turn;
-
-    /// The turns that exist. Only one test may take all of them: two could have a part each, and wait for ever.
-    async fn all_turns() -> (tokio::sync::MutexGuard<'static, ()>, Vec<Turn>) {
-        static TAKING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-        let taking = TAKING.lock().await;
-        let mut all = Vec::new();
-        for _ in 0..limit() {
-            all.push(Arc::clone(&TURNS).take(Class::Exempt).await);
-        }
-        (taking, all)
-    }
-
     #[tokio::test]
     async fn offloaded_value_is_returned() {
         assert_eq!(offload(|| 7).await, Ok(7));

@@ -290,7 +290,11 @@ impl Registry {
 
     /// Returns recent states of a collection's objects in their stored version. They include the writes of this server.
     pub(crate) async fn peek_all(&self, target: &Target) -> Result<Vec<Item>, Status> {
-        let range = self.0.storage.range_recent(&target.prefix()).await;
+        let prefix = target.prefix();
+        if self.0.storage.is_known_to_be_empty(&prefix) {
+            return Ok(Vec::new());
+        }
+        let range = self.0.storage.range_recent(&prefix).await;
         range.map_err(|error| storage_failure(&error))?.values.iter().map(Item::stored).collect()
     }
 

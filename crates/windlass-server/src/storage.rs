@@ -396,6 +396,13 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
         self.range(RangeQuery::prefix(prefix))
     }
 
+    /// Reports whether there is no value under a prefix, in a state as recent as that of [`range_recent`](Self::range_recent).
+    /// The check must be cheap and cannot wait, so the answer is also `false` if the backend does not know it. That is the
+    /// default. The server asks for the configuration of admission before each write, and most clusters have none.
+    fn is_known_to_be_empty(&self, _prefix: &str) -> bool {
+        false
+    }
+
     /// Returns the values under a prefix, in key order.
     ///
     /// A range that ended at its limit can usually be continued at its revision for some minutes, because lists are
@@ -424,6 +431,12 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
         after: Revision,
     ) -> BoxFuture<'a, Result<EventStream, StorageError>> {
         self.watch(prefix, after)
+    }
+
+    /// Reports whether reads return bytes that the storage keeps in memory anyway. The server charges other bytes to the
+    /// connection of the client that lists them.
+    fn shares_values(&self) -> bool {
+        false
     }
 
     /// Reports whether other writers may use the store.

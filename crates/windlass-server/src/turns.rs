@@ -4,19 +4,21 @@
 //! levels take turns, and within a level its flows, for example its users. So one user with many requests delays others
 //! by one turn, and not by all of these requests.
 //!
-//! Guaranteed: a dropped [`Turn`] is passed on at once. If turns are limited in time, one that is kept longer is passed on,
-//! too, even if its owner is never polled. No task runs in the background.
+//! Guaranteed: a turn that is dropped or [ended](Turn::end) is passed on at once. No task runs in the background, and there
+//! are no timers.
 //!
-//! Not guaranteed: without priority and fairness, and in a level without queues, all requests are one flow, in the order of
-//! their arrival.
+//! Not guaranteed: a turn that is kept is not passed on. An owner that waits for something else ends its turn first.
 
-use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 use parking_lot::Mutex;
-use tokio::{
-    sync::oneshot,
-    time::{Instant, sleep_until},
-};
+use tokio::sync::oneshot;
 
 tokio::task_local! {
     static CLASS: Class;
@@ -29,7 +31,7 @@ pub(crate) enum Class {
     Exempt,
     /// The hashes of the priority level and of the flow.
     Flow { level: u64, flow: u64 },
-    /// Is not limited by priority and fairness, or does not belong to a request.
+    /// Does not belong to a request of a known user.
     #[default]
     Other,
 }
@@ -37,26 +39,15 @@ pub(crate) enum Class {
 /// The turns of one kind of work.
 #[derive(Debug)]
 pub(crate) struct Turns {
-    /// The time after which a turn no longer counts.
-    limit: Option<Duration>,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
     free: usize,
-    /// The turns that count, the oldest first.
-    granted: VecDeque<Grant>,
-    next_id: u64,
     exempt: VecDeque<Waiting>,
     /// The other work that waits. The first one is next. None is empty.
     levels: VecDeque<Queue<Queue<Waiting>>>,
-}
-
-#[derive(Debug)]
-struct Grant {
-    id: u64,
-    since: Instant,
 }
 
 /// Waiting work with the same hash.
@@ -68,12 +59,11 @@ struct Queue<T> {
 
 type Waiting = oneshot::Sender<Turn>;
 
-/// A turn. It ends when it is dropped.
+/// A turn. It ends when it is dropped, or before.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    /// `None` after the turn was returned.
-    turns: Option<Arc<Turns>>,
-    id: u64,
+    turns: Arc<Turns>,
+    has_ended: AtomicBool,
 }
 
 // === impl Class ===
@@ -98,85 +88,53 @@ impl Class {
 // === impl Turns ===
 
 impl Turns {
-    /// Creates a number of turns. Each counts until it is dropped, and if there is a limit, only for this time.
-    pub(crate) fn new(number: usize, limit: Option<Duration>) -> Arc<Self> {
-        let state = State {
-            free: number,
-            granted: VecDeque::new(),
-            next_id: 0,
-            exempt: VecDeque::new(),
-            levels: VecDeque::new(),
-        };
-        Arc::new(Self { limit, state: Mutex::new(state) })
+    /// Creates a number of turns.
+    pub(crate) fn new(number: usize) -> Arc<Self> {
+        let state = State { free: number, exempt: VecDeque::new(), levels: VecDeque::new() };
+        Arc::new(Self { state: Mutex::new(state) })
     }
 
     /// Waits for a turn.
     pub(crate) async fn take(self: Arc<Self>, class: Class) -> Turn {
-        let mut waiting = match self.enter(class) {
-            Ok(turn) => return turn,
-            Err(waiting) => waiting,
-        };
-        loop {
-            let expiry = self.expiry();
-            let expired = async {
-                match expiry {
-                    Some(expiry) => sleep_until(expiry).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                turn = &mut waiting => return turn.expect("the queue keeps the sender until it sends a turn"),
-                () = expired => self.pass_expired(),
+        let waiting = {
+            let mut state = self.state.lock();
+            if state.free > 0 {
+                state.free -= 1;
+                return self.grant();
             }
-        }
+            let (sender, receiver) = oneshot::channel();
+            state.push(class, sender);
+            receiver
+        };
+        waiting.await.expect("the queue keeps the sender until it sends a turn")
     }
 
-    fn enter(self: &Arc<Self>, class: Class) -> Result<Turn, oneshot::Receiver<Turn>> {
-        let mut state = self.state.lock();
-        if state.free > 0 {
-            state.free -= 1;
-            return Ok(self.grant(&mut state));
-        }
-        let (sender, receiver) = oneshot::channel();
-        state.push(class, sender);
-        Err(receiver)
-    }
-
-    fn grant(self: &Arc<Self>, state: &mut State) -> Turn {
-        let id = state.next_id;
-        state.next_id += 1;
-        state.granted.push_back(Grant { id, since: Instant::now() });
-        Turn { turns: Some(Arc::clone(self)), id }
-    }
-
-    /// Returns the time at which the oldest turn no longer counts.
-    fn expiry(&self) -> Option<Instant> {
-        let limit = self.limit?;
-        self.state.lock().granted.front().map(|oldest| oldest.since + limit)
-    }
-
-    /// Passes on the turns that no longer count.
-    fn pass_expired(self: &Arc<Self>) {
-        let Some(limit) = self.limit else { return };
-        let mut state = self.state.lock();
-        let now = Instant::now();
-        while state.granted.front().is_some_and(|oldest| oldest.since + limit <= now) {
-            state.granted.pop_front();
-            self.pass_on(&mut state);
-        }
+    fn grant(self: &Arc<Self>) -> Turn {
+        Turn { turns: Arc::clone(self), has_ended: AtomicBool::new(false) }
     }
 
     /// Passes on a turn that has ended.
     fn pass_on(self: &Arc<Self>, state: &mut State) {
         while let Some(next) = state.pop() {
-            let turn = self.grant(state);
-            let Err(mut unused) = next.send(turn) else { return };
+            let Err(unused) = next.send(self.grant()) else { return };
             // The work was dropped while it waited.
-            unused.turns = None;
-            state.granted.pop_back();
+            unused.has_ended.store(true, Relaxed);
         }
         state.free += 1;
+    }
+}
+
+impl Turn {
+    /// Ends the turn before it is dropped.
+    pub(crate) fn end(&self) {
+        if !self.has_ended.swap(true, Relaxed) {
+            self.turns.pass_on(&mut self.turns.state.lock());
+        }
+    }
+
+    /// Reports whether the turn was ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.load(Relaxed)
     }
 }
 
@@ -190,23 +148,39 @@ impl State {
         of_hash(of_hash(&mut self.levels, level), flow).push_back(waiting);
     }
 
-    /// Removes the work that is next.
+    /// Removes the work that is next. Skips work that was dropped while it waited.
     fn pop(&mut self) -> Option<Waiting> {
-        if let Some(next) = self.exempt.pop_front() {
+        if let Some(next) = pop_alive(&mut self.exempt) {
             return Some(next);
         }
-        let mut level = self.levels.pop_front()?;
-        let next = level.waiting.pop_front().and_then(|mut flow| {
-            let next = flow.waiting.pop_front();
-            if !flow.waiting.is_empty() {
-                level.waiting.push_back(flow);
+        loop {
+            let mut level = self.levels.pop_front()?;
+            let mut next = None;
+            while next.is_none()
+                && let Some(mut flow) = level.waiting.pop_front()
+            {
+                next = pop_alive(&mut flow.waiting);
+                if !flow.waiting.is_empty() {
+                    level.waiting.push_back(flow);
+                }
             }
-            next
-        });
-        if !level.waiting.is_empty() {
-            self.levels.push_back(level);
+            if !level.waiting.is_empty() {
+                self.levels.push_back(level);
+            }
+            if next.is_some() {
+                return next;
+            }
         }
-        next
+    }
+}
+
+/// Removes the first work that still waits.
+fn pop_alive(waiting: &mut VecDeque<Waiting>) -> Option<Waiting> {
+    loop {
+        let next = waiting.pop_front()?;
+        if !next.is_closed() {
+            return Some(next);
+        }
     }
 }
 
@@ -222,12 +196,7 @@ fn of_hash<T>(queues: &mut VecDeque<Queue<T>>, hash: u64) -> &mut VecDeque<T> {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let Some(turns) = mem::take(&mut self.turns) else { return };
-        let mut state = turns.state.lock();
-        if let Some(at) = state.granted.iter().position(|grant| grant.id == self.id) {
-            state.granted.remove(at);
-            turns.pass_on(&mut state);
-        }
+        self.end();
     }
 }
 
@@ -237,8 +206,6 @@ mod tests {
     use tokio::task::JoinHandle;
 
     use super::*;
-
-    const LIMIT: Duration = Duration::from_millis(20);
 
     /// Records the order in which work of these classes gets its turns.
     async fn order(turns: &Arc<Turns>, classes: &[Class]) -> Vec<usize> {
@@ -267,14 +234,29 @@ mod tests {
 
     #[tokio::test]
     async fn exempt_work_goes_first_and_flows_take_turns() {
-        let turns = Turns::new(1, None);
+        let turns = Turns::new(1);
         let classes = [flow(1, 1), flow(1, 1), flow(1, 1), flow(1, 2), flow(2, 1), flow(2, 1), Class::Exempt];
         assert_eq!(order(&turns, &classes).await, [6, 0, 4, 3, 5, 1, 2]);
     }
 
     #[tokio::test]
+    async fn dropped_work_is_no_turn_of_its_flow() {
+        let turns = Turns::new(1);
+        let first = Arc::clone(&turns).take(Class::Other).await;
+        let [mut dropped, mut granted, mut last] =
+            [flow(1, 1), flow(1, 1), flow(1, 2)].map(|class| Box::pin(Arc::clone(&turns).take(class)));
+        for waiting in [&mut dropped, &mut granted, &mut last] {
+            assert!(waiting.now_or_never().is_none());
+        }
+        drop(dropped);
+        drop(first);
+        assert!(last.now_or_never().is_none());
+        assert!(granted.now_or_never().is_some());
+    }
+
+    #[tokio::test]
     async fn turn_of_dropped_work_goes_to_the_next() {
-        let turns = Turns::new(1, None);
+        let turns = Turns::new(1);
         let first = Arc::clone(&turns).take(Class::Other).await;
         let mut dropped = Box::pin(Arc::clone(&turns).take(Class::Exempt));
         let mut granted = Box::pin(Arc::clone(&turns).take(Class::Exempt));
@@ -290,16 +272,19 @@ mod tests {
         assert_eq!(turns.state.lock().free, 1);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn unused_turn_expires_if_turns_are_limited() {
-        let turns = Turns::new(2, Some(LIMIT));
-        let [kept, _also_kept] = [0; 2].map(|_| Arc::clone(&turns).take(Class::Other).now_or_never().unwrap());
-        let started = Instant::now();
-        let third = Arc::clone(&turns).take(Class::Other).await;
-        assert_eq!(started.elapsed(), LIMIT);
+    #[tokio::test]
+    async fn ended_turn_is_passed_on_once() {
+        let turns = Turns::new(1);
+        let kept = Arc::clone(&turns).take(Class::Other).await;
+        let waiting = Arc::clone(&turns).take(Class::Other);
+        let mut waiting = std::pin::pin!(waiting);
+        assert!(waiting.as_mut().now_or_never().is_none());
+        kept.end();
+        let next = waiting.now_or_never().unwrap();
+        assert!(kept.has_ended() && !next.has_ended());
         drop(kept);
-        assert_eq!(turns.state.lock().free, 1, "the second turn has expired, too");
-        drop(third);
-        assert_eq!(turns.state.lock().free, 2);
+        assert_eq!(turns.state.lock().free, 0);
+        drop(next);
+        assert_eq!(turns.state.lock().free, 1);
     }
 }

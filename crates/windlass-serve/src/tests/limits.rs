@@ -1,6 +1,6 @@
 //! Tests of the limits of connections and requests.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use tokio_rustls::rustls::{ServerConfig, crypto::ring, server::ResolvesServerCertUsingSni};
 
@@ -229,4 +229,79 @@ async fn client_that_resets_its_streams_is_closed() {
     }
     assert_eq!(reasons, [ENHANCE_YOUR_CALM]);
     running.stop().await;
+}
+
+/// Sends a large frame, and records whether the connection has reported that it wrote what the client accepts of it.
+#[derive(Clone, Default)]
+struct Reporting(Arc<Reports>);
+
+#[derive(Default)]
+struct Reports {
+    has_frame: AtomicBool,
+    is_writing: AtomicBool,
+    is_written: AtomicBool,
+}
+
+impl Application for Reporting {
+    type Connection = Self;
+
+    fn connect(&self, _: SocketAddr) -> Self {
+        self.clone()
+    }
+}
+
+impl Connection for Reporting {
+    type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, Infallible>;
+
+    fn answer(&self, _: Request<RequestBody>) -> impl Future<Output = Response<Self::Body>> + Send + use<> {
+        let reports = Arc::clone(&self.0);
+        let frame = async move {
+            reports.has_frame.store(true, Relaxed);
+            Ok(Frame::data(Bytes::from(vec![b'x'; 1 << 20])))
+        };
+        let body = StreamBody::new(futures::StreamExt::chain(futures::stream::once(frame), futures::stream::pending()));
+        std::future::ready(Response::new(body.boxed_unsync()))
+    }
+
+    fn writing(&self) {
+        self.0.is_writing.store(self.0.has_frame.load(Relaxed), Relaxed);
+    }
+
+    fn written(&self) {
+        self.0.is_written.store(self.0.is_writing.load(Relaxed), Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn connection_reports_that_a_client_does_not_read() {
+    for is_http2 in [false, true] {
+        let application = Reporting::default();
+        let running = Running::start(HttpServer::new(), application.clone());
+        let mut stream = running.connect();
+        if is_http2 {
+            let (mut client, connection) = http2::Builder::new(TokioExecutor::new())
+                .initial_stream_window_size(0)
+                .handshake(TokioIo::new(stream))
+                .await
+                .unwrap();
+            tokio::spawn(async move { drop(connection.await) });
+            let request = Request::get("http://x/").body(Full::<Bytes>::default()).unwrap();
+            let _unread = client.send_request(request).await.unwrap();
+            eventually_written(&application).await;
+        } else {
+            stream.write_all(GET).await.unwrap();
+            eventually_written(&application).await;
+        }
+        drop(running);
+    }
+}
+
+/// Waits for the report, less than until a timeout.
+async fn eventually_written(application: &Reporting) {
+    let reported = async {
+        while !application.0.is_written.load(Relaxed) {
+            time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    time::timeout(SECOND, reported).await.unwrap();
 }

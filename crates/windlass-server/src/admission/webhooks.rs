@@ -147,6 +147,9 @@ impl Webhooks {
 
 /// Returns the registered webhooks, ordered by configuration name and index.
 async fn configured(registry: &Registry, prefix: &str) -> Result<Vec<Hook>, Status> {
+    if registry.storage().is_known_to_be_empty(prefix) {
+        return Ok(Vec::new());
+    }
     let range = registry.storage().range_recent(prefix).await.map_err(Status::internal)?;
     let mut hooks = Vec::new();
     for stored in &range.values {

@@ -17,7 +17,7 @@ use windlass_api::Status;
 use super::{
     Aggregation,
     availability::{self, Holds},
-    documents::Documents,
+    documents::{Described, Documents},
     remote::{RemoteService, ServiceReference},
 };
 use crate::{
@@ -203,9 +203,14 @@ impl Check {
             Some(address) if !is_recent => {
                 let documents = Documents::read(&remote, &address).await;
                 self.last_documents = documents.is_ok().then(Instant::now);
+                let described = match &documents {
+                    Ok(_) => Described::read(&remote, &address).await,
+                    Err(_) => remote.described.clone(),
+                };
                 self.set_documents(documents.map_err(|error| {
                     tracing::debug!(name = self.name, error, "the discovery of an API service cannot be read");
                 }));
+                self.aggregation.change_one(&self.name, |remote| remote.described = described);
             }
             Some(_) => {}
             None => {

@@ -19,8 +19,8 @@ use crate::{object::Tree, openapi::ForeignPaths};
 /// The time to read one document, and its maximum size in bytes.
 const LIMIT: Duration = Duration::from_secs(5);
 const MAX_SIZE: usize = 16 << 20;
-/// The maximum size of the resources of a group version, which every discovery document contains, and of the address of its
-/// OpenAPI document, in bytes.
+/// The maximum size of the resources of a group version, which every discovery document contains, and of the address or the
+/// ETag of its OpenAPI document, in bytes.
 const MAX_RESOURCES: usize = 1 << 20;
 const MAX_ADDRESS: usize = 2 << 10;
 /// The maximum size of a part of the OpenAPI document of version 2, in bytes.
@@ -37,13 +37,21 @@ pub(super) struct Documents {
     pub(super) resources: Value,
     /// The address of the OpenAPI document of version 3 on the server, if there is one.
     pub(super) openapi: Option<String>,
-    /// The part of the OpenAPI document of version 2, if there is one.
-    pub(super) openapi_v2: Option<Arc<ForeignPaths>>,
+}
+
+/// The part of the OpenAPI document of version 2 of another server that belongs to a group version.
+#[derive(Clone, Debug)]
+pub(super) struct Described {
+    /// The ETag of the document.
+    etag: Option<HeaderValue>,
+    /// `None` if the document has no such part, or if it is too large.
+    pub(super) paths: Option<Arc<ForeignPaths>>,
 }
 
 /// A response to a request for a document.
 struct Answer {
     status: StatusCode,
+    etag: Option<HeaderValue>,
     content_type: String,
     body: Value,
 }
@@ -122,14 +130,30 @@ impl Documents {
             Some(document.text(&["serverRelativeURL"]).to_owned())
                 .filter(|address| address.starts_with("/openapi/v3/") && address.len() <= MAX_ADDRESS)
         });
-        let paths = get(connection, address, "/openapi/v2", "application/json", AGGREGATOR).await;
-        let paths = paths.ok().filter(|document| document.status == StatusCode::OK);
-        let paths = paths.and_then(|document| ForeignPaths::below(&format!("{path}/"), document.body));
-        let openapi_v2 = paths.filter(|paths| paths.size() <= MAX_PATHS).map(Arc::new);
         if resources.to_string().len() > MAX_RESOURCES {
             return Err(format!("the resources of {path} have more than {MAX_RESOURCES} bytes").into());
         }
-        Ok(Self { resources, openapi, openapi_v2 })
+        Ok(Self { resources, openapi })
+    }
+}
+
+impl Described {
+    /// Reads the document of an API service, unless it is the one that was read last. Returns the last one if it cannot be
+    /// read, as kube-apiserver does, and `None` if there is none.
+    pub(super) async fn read(remote: &RemoteService, address: &str) -> Option<Self> {
+        let last = remote.described.clone();
+        let Ok(connection) = &remote.connection else { return last };
+        let known = last.as_ref().and_then(|last| last.etag.as_ref());
+        let document = get_if_changed(connection, address, "/openapi/v2", "application/json", AGGREGATOR, known).await;
+        match document {
+            Ok(document) if document.status == StatusCode::OK => {
+                let paths = ForeignPaths::below(&format!("{}/", remote.path()), document.body);
+                let paths = paths.filter(|paths| paths.size() <= MAX_PATHS).map(Arc::new);
+                Some(Self { etag: document.etag, paths })
+            }
+            Ok(document) if document.status == StatusCode::NOT_FOUND => None,
+            Ok(_) | Err(_) => last,
+        }
     }
 }
 
@@ -141,9 +165,24 @@ async fn get(
     accept: &'static str,
     user: proxy::Aggregator,
 ) -> Result<Answer, BoxError> {
+    get_if_changed(connection, address, path, accept, user, None).await
+}
+
+/// Reads one document. The server answers with status 304 if its ETag is `known`.
+async fn get_if_changed(
+    connection: &Connection,
+    address: &str,
+    path: &str,
+    accept: &'static str,
+    user: proxy::Aggregator,
+    known: Option<&HeaderValue>,
+) -> Result<Answer, BoxError> {
     let answered = async {
         let mut request = proxy::request_as(user, address, path)?;
         request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(accept));
+        if let Some(known) = known {
+            request.headers_mut().insert(header::IF_NONE_MATCH, known.clone());
+        }
         let response = connection.send(request).await?;
         let (head, body) = response.into_parts();
         let content_type = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
@@ -153,7 +192,8 @@ async fn get(
         } else {
             Value::Null
         };
-        Ok(Answer { status: head.status, content_type: content_type.unwrap_or_default().to_owned(), body })
+        let etag = head.headers.get(header::ETAG).filter(|etag| etag.len() <= MAX_ADDRESS).cloned();
+        Ok(Answer { status: head.status, etag, content_type: content_type.unwrap_or_default().to_owned(), body })
     };
     time::timeout(LIMIT, answered).await.unwrap_or_else(|_| Err(format!("GET {path}: request timed out").into()))
 }

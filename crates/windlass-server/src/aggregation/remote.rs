@@ -4,7 +4,11 @@ use std::{fmt, sync::Arc};
 
 use serde_json::Value;
 
-use super::{connection::Connection, documents::Documents, identity::ProxyIdentity};
+use super::{
+    connection::Connection,
+    documents::{Described, Documents},
+    identity::ProxyIdentity,
+};
 use crate::{
     discovery::{ForeignVersion, Freshness},
     object::Tree,
@@ -24,6 +28,8 @@ pub(crate) struct RemoteService {
     is_available: bool,
     /// The documents that were read last. Empty before the first time.
     pub(super) documents: Option<Arc<Documents>>,
+    /// The last part of the OpenAPI document of version 2. It is kept while the server does not answer.
+    pub(super) described: Option<Described>,
     /// The last attempt to read the documents failed.
     pub(super) is_stale: bool,
     /// The specification from which this was created.
@@ -64,6 +70,7 @@ impl RemoteService {
             connection: connection.map_err(|error| error.to_string()),
             is_available: is_available(object),
             documents: None,
+            described: None,
             is_stale: true,
             spec: spec.clone(),
         })

@@ -1,6 +1,6 @@
 //! A backend: its mode, its truncation, its buffer, and the task that sends batches.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, io, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -41,8 +41,22 @@ pub(super) trait Sink: fmt::Debug + Send + Sync + 'static {
     /// Reports whether batches are sent at the same time. If not, all events that have arrived are written at once.
     fn is_concurrent(&self) -> bool;
 
+    /// Writes an event without waiting for others. Returns `None` if it must be queued.
+    fn write_now(&self, _event: &Rendered) -> Option<io::Result<()>> {
+        None
+    }
+
     /// Writes events.
     fn send<'a>(&'a self, events: &'a [Entry]) -> BoxFuture<'a, Sent>;
+}
+
+/// The way of an event to its sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The request has waited for its previous events. In a blocking mode, it may write the event itself, which needs no other task.
+    Direct,
+    /// An earlier event of the request can still be in the buffer, so this one follows it.
+    Queued,
 }
 
 /// The result of a batch.
@@ -107,10 +121,21 @@ impl Backend {
         stage: Stage,
         now: Timestamp,
         rendered: &Arc<Rendered>,
+        way: Way,
     ) -> BoxFuture<'static, bool> {
         let Some(rendered) = self.truncated(event, stage, now, rendered) else {
             return Box::pin(std::future::ready(true));
         };
+        let is_strict = self.mode == AuditMode::BlockingStrict;
+        if self.mode != AuditMode::Batch
+            && way == Way::Direct
+            && let Some(written) = self.sink.write_now(&rendered)
+        {
+            if let Err(error) = &written {
+                self.metrics.lost(self.sink.plugin(), 1, &event.audit_id, error);
+            }
+            return Box::pin(std::future::ready(written.is_ok() || !is_strict));
+        }
         let audit_id = event.audit_id.as_str().into();
         if self.mode == AuditMode::Batch {
             let pushed = self.queue.push(Entry { event: rendered, audit_id, written: None });
@@ -123,7 +148,6 @@ impl Backend {
         let (written, answer) = oneshot::channel();
         let pushed = self.queue.push(Entry { event: rendered, audit_id, written: Some(written) });
         self.start();
-        let is_strict = self.mode == AuditMode::BlockingStrict;
         match pushed {
             Ok(()) => Box::pin(async move { answer.await.unwrap_or(false) || !is_strict }),
             Err(entry) => {

@@ -10,6 +10,7 @@ use windlass_api::{Status, reason};
 
 use super::{
     Audit,
+    backend::Way,
     event::{self, Event, ObjectReference, ResponseStatus},
     policy::{Evaluation, Level, Stage},
 };
@@ -215,10 +216,20 @@ impl Inner {
 
     /// Processes a stage, and waits for the backends if they are blocking. Returns an error if a strict backend failed.
     fn process(&self, stage: Stage) -> BoxFuture<'static, bool> {
+        self.process_by(stage, Way::Direct)
+    }
+
+    /// Queues the event of a stage, after those of the request that are queued.
+    fn queue(&self, stage: Stage) {
+        // The event is queued at once; only its acknowledgement would have to be awaited.
+        drop(self.process_by(stage, Way::Queued));
+    }
+
+    fn process_by(&self, stage: Stage, way: Way) -> BoxFuture<'static, bool> {
         if self.settings.omits(stage) {
             return Box::pin(std::future::ready(true));
         }
-        self.audit.process(&self.event.lock(), stage)
+        self.audit.process(&self.event.lock(), stage, way)
     }
 }
 
@@ -301,11 +312,10 @@ impl Drop for RequestAudit {
             };
             inner.event.lock().status = Some(ResponseStatus { status: Some(Box::new(status)), code: 200 });
             if self.is_long_running {
-                // The event is queued at once; only its acknowledgement would have to be awaited.
-                drop(inner.process(Stage::ResponseStarted));
+                inner.queue(Stage::ResponseStarted);
             }
         }
-        drop(inner.process(Stage::ResponseComplete));
+        inner.queue(Stage::ResponseComplete);
     }
 }
 

@@ -5,8 +5,9 @@ use std::{borrow::Cow, collections::BTreeMap, net::IpAddr, sync::Arc};
 use bytes::Bytes;
 use http::{HeaderMap, header};
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
-use windlass_api::Status;
+use serde::Serialize;
+use serde_json::Value;
+use windlass_api::{Status, StatusDetails};
 
 use super::policy::{Level, Stage};
 use crate::{codec::go_quote, encoded::push_json, identity::User};
@@ -42,17 +43,55 @@ pub(crate) struct Event {
     pub(super) annotations: BTreeMap<Cow<'static, str>, String>,
 }
 
-/// The object of a request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The object of a request. Empty fields are omitted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct ObjectReference {
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) resource: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) namespace: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) uid: String,
+    #[serde(rename = "apiGroup", skip_serializing_if = "String::is_empty")]
     pub(super) group: String,
+    #[serde(rename = "apiVersion", skip_serializing_if = "String::is_empty")]
     pub(super) version: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) resource_version: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) subresource: String,
+}
+
+/// A user in an event. Empty fields are omitted.
+#[derive(Serialize)]
+struct UserInfo<'u> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    username: &'u str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    uid: &'u str,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    groups: &'u [String],
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    extra: &'u BTreeMap<String, Vec<String>>,
+}
+
+/// The form of a [`ResponseStatus`] in an event. Empty fields are omitted.
+#[derive(Serialize)]
+struct StatusFields<'s> {
+    metadata: BTreeMap<&'s str, &'s str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    status: &'s str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    message: &'s str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reason: &'s str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<&'s StatusDetails>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<u16>,
 }
 
 /// The response status of an event.
@@ -92,24 +131,28 @@ impl Event {
         field.text("stage", stage.name());
         field.text("requestURI", &self.uri);
         field.text("verb", &self.verb);
-        field.value("user", &self.user.as_deref().map_or_else(|| json!({}), user_info));
+        match &self.user {
+            Some(user) => field.value("user", &UserInfo::of(user)),
+            None => field.value("user", &BTreeMap::<&str, &str>::new()),
+        }
         if let Some(user) = &self.impersonated {
-            field.value("impersonatedUser", &user_info(user));
+            field.value("impersonatedUser", &UserInfo::of(user));
             if !self.constraint.is_empty() {
-                field.value("authenticationMetadata", &json!({"impersonationConstraint": self.constraint}));
+                let metadata = BTreeMap::from([("impersonationConstraint", &self.constraint)]);
+                field.value("authenticationMetadata", &metadata);
             }
         }
         if !self.source_ips.is_empty() {
-            field.value("sourceIPs", &self.source_ips.iter().map(ToString::to_string).collect::<Value>());
+            field.value("sourceIPs", &self.source_ips);
         }
         if !self.user_agent.is_empty() {
             field.text("userAgent", &self.user_agent);
         }
         if let Some(object) = &self.object {
-            field.value("objectRef", &object.value());
+            field.value("objectRef", object);
         }
         if let Some(status) = &self.status {
-            field.value("responseStatus", &status.value());
+            field.value("responseStatus", &StatusFields::of(status));
         }
         let mut tail = Vec::with_capacity(256);
         let mut field = Fields { out: &mut tail, is_first: false };
@@ -120,7 +163,7 @@ impl Event {
         if !self.annotations.is_empty() || truncation.is_some() {
             let truncation: BTreeMap<_, _> = truncation.into_iter().collect();
             let all: BTreeMap<_, _> = self.annotations.iter().chain(&truncation).collect();
-            field.value("annotations", &json!(all));
+            field.value("annotations", &all);
         }
         tail.push(b'}');
         let objects = |object: &Option<Bytes>| object.clone().filter(|_| with_objects);
@@ -186,71 +229,34 @@ impl Fields<'_> {
         push_json(text, self.out);
     }
 
-    fn value(&mut self, name: &str, value: &Value) {
+    fn value(&mut self, name: &str, value: &impl Serialize) {
         self.name(name);
         push_json(value, self.out);
     }
 }
 
-fn user_info(user: &User) -> Value {
-    let mut info = Map::new();
-    for (field, text) in [("username", &user.name), ("uid", &user.uid)] {
-        if !text.is_empty() {
-            info.insert(field.to_owned(), text.as_str().into());
+impl<'u> UserInfo<'u> {
+    fn of(user: &'u User) -> Self {
+        Self { username: &user.name, uid: &user.uid, groups: &user.groups, extra: &user.extra }
+    }
+}
+
+impl<'s> StatusFields<'s> {
+    fn of(status: &'s ResponseStatus) -> Self {
+        let shown = status.status.as_deref();
+        Self {
+            metadata: BTreeMap::new(),
+            status: shown.map_or("", |shown| &shown.status),
+            message: shown.map_or("", |shown| &shown.message),
+            reason: shown.and_then(|shown| shown.reason.as_deref()).unwrap_or_default(),
+            details: shown.and_then(|shown| shown.details.as_deref()),
+            code: Some(status.code).filter(|code| *code != 0),
         }
     }
-    if !user.groups.is_empty() {
-        info.insert("groups".to_owned(), json!(user.groups));
-    }
-    if !user.extra.is_empty() {
-        info.insert("extra".to_owned(), json!(user.extra));
-    }
-    Value::Object(info)
 }
 
 fn micros(time: Timestamp) -> String {
     format!("{time:.6}")
-}
-
-impl ObjectReference {
-    fn value(&self) -> Value {
-        let fields = [
-            ("resource", &self.resource),
-            ("namespace", &self.namespace),
-            ("name", &self.name),
-            ("uid", &self.uid),
-            ("apiGroup", &self.group),
-            ("apiVersion", &self.version),
-            ("resourceVersion", &self.resource_version),
-            ("subresource", &self.subresource),
-        ];
-        let given = fields.into_iter().filter(|(_, text)| !text.is_empty());
-        Value::Object(given.map(|(field, text)| (field.to_owned(), text.as_str().into())).collect())
-    }
-}
-
-impl ResponseStatus {
-    fn value(&self) -> Value {
-        let mut value = Map::new();
-        value.insert("metadata".to_owned(), json!({}));
-        if let Some(status) = &self.status {
-            let mut add = |field: &str, text: &str| {
-                if !text.is_empty() {
-                    value.insert(field.to_owned(), text.into());
-                }
-            };
-            add("status", &status.status);
-            add("message", &status.message);
-            add("reason", status.reason.as_deref().unwrap_or_default());
-            if let Some(details) = &status.details {
-                value.insert("details".to_owned(), json!(details));
-            }
-        }
-        if self.code != 0 {
-            value.insert("code".to_owned(), self.code.into());
-        }
-        Value::Object(value)
-    }
 }
 
 // === impl Rendered ===

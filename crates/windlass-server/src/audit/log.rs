@@ -11,11 +11,15 @@ use tokio::task::spawn_blocking;
 
 use super::{
     backend::{Sent, Sink},
+    event::Rendered,
     metrics::Plugin,
     options::{AuditFormat, AuditLogOptions},
     queue::Entry,
     rotation::RotatingFile,
 };
+
+/// The maximum size of an event that a request writes itself, in bytes.
+const WRITTEN_AT_ONCE: usize = 32 << 10;
 
 /// The log.
 #[derive(Debug)]
@@ -57,6 +61,18 @@ impl Sink for LogSink {
 
     fn is_concurrent(&self) -> bool {
         false
+    }
+
+    fn write_now(&self, event: &Rendered) -> Option<io::Result<()>> {
+        if event.json_len() > WRITTEN_AT_ONCE {
+            return None;
+        }
+        let mut output = self.output.try_lock()?;
+        // Standard output can be a pipe that nobody reads.
+        let Output::File(file) = &mut *output else { return None };
+        let mut line = Vec::with_capacity(event.json_len());
+        event.push_line(&mut line);
+        file.only_appends(line.len()).then(|| file.write(&line))
     }
 
     fn send<'a>(&'a self, events: &'a [Entry]) -> BoxFuture<'a, Sent> {

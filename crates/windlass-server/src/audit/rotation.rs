@@ -75,6 +75,11 @@ impl RotatingFile {
         self.clock = clock;
     }
 
+    /// Reports whether a line of this length is appended without opening, renaming or removing a file.
+    pub(super) fn only_appends(&self, length: usize) -> bool {
+        self.file.is_some() && self.max_bytes.is_none_or(|max| self.size + length as u64 <= max)
+    }
+
     /// Appends a line, after a rotation if the line does not fit.
     pub(super) fn write(&mut self, line: &[u8]) -> io::Result<()> {
         let length = line.len() as u64;

@@ -43,6 +43,10 @@ impl AuthorizerChain {
         self.0.iter().any(|(_, link)| matches!(link, Link::Rbac | Link::AlwaysAllow))
     }
 
+    pub(super) fn has_rbac(&self) -> bool {
+        self.0.iter().any(|(_, link)| matches!(link, Link::Rbac))
+    }
+
     pub(super) fn has_node(&self) -> bool {
         self.0.iter().any(|(_, link)| matches!(link, Link::Node))
     }

@@ -289,14 +289,14 @@ impl Fairness {
         estimator: Estimator<'_>,
     ) -> (Option<Arc<Schema>>, Class, Result<Option<RunningRequest>, ()>) {
         let classified = Self::classify(&self.configuration.read(), &request);
-        let Some(schema) = classified else { return (None, Class::Other, Ok(None)) };
+        let Some(schema) = classified else { return (None, super::class_without_level(request.user), Ok(None)) };
         let (work, watches) = estimator.estimate(request.info, request.query, &schema.level);
         schema.series.width.observe(work.seats().into());
         if let Some(watches) = watches {
             schema.series.watches.observe(u32::try_from(watches).unwrap_or(u32::MAX).into());
         }
         let hash = schema.hash(&request);
-        let class = if schema.is_exempt { Class::Exempt } else { Class::Flow { level: schema.level_hash, flow: hash } };
+        let class = schema.class(&request, hash);
         let seat = schema.level.enter(work, hash, &schema.series, request.patience).await;
         let is_watch = request.info.verb == "watch";
         let running = seat.map(|seat| Some(RunningRequest { seat, schema: Arc::clone(&schema), is_watch }));
@@ -324,6 +324,17 @@ impl Schema {
         if self.is_sharded { hash(&self.spec.name, self.spec.flow(request.user, request.info)) } else { self.hash }
     }
 
+    /// Returns the class of a request in the flow with this hash. Flows take turns even if their level has no queues.
+    fn class(&self, request: &Incoming<'_>, hash: u64) -> Class {
+        if self.is_exempt {
+            return Class::Exempt;
+        }
+        let is_divided = self.is_sharded || self.spec.distinguisher == Distinguisher::None;
+        let flow =
+            if is_divided { hash } else { self::hash(&self.spec.name, self.spec.flow(request.user, request.info)) };
+        Class::Flow { level: self.level_hash, flow }
+    }
+
     /// Returns the UIDs of the schema and the level, unless one of them is not stored.
     pub(crate) fn uids(&self) -> Option<&[HeaderValue; 2]> {
         self.uids.as_ref()
@@ -339,7 +350,7 @@ impl Drop for RunningRequest {
 }
 
 /// Returns the hash of a flow of a schema.
-fn hash(schema: &str, flow: &str) -> u64 {
+pub(super) fn hash(schema: &str, flow: &str) -> u64 {
     let mut hash = Sha256::new();
     hash.update(schema.as_bytes());
     hash.update([0]);

@@ -1,7 +1,6 @@
 //! Response bodies.
 
 use std::{
-    convert::Infallible,
     fmt,
     future::ready,
     iter,
@@ -19,7 +18,8 @@ use crate::turns::Class;
 
 /// The body of a response, either complete or a stream of frames.
 ///
-/// It never fails. If a watch cannot continue, the body ends and the client watches again. Dropping the body ends the
+/// If the response cannot be completed, the body ends with an error, and the client's connection or stream is reset. If
+/// a watch cannot continue, the body ends without an error and the client watches again. Dropping the body ends the
 /// request.
 pub struct Body {
     inner: Inner,
@@ -32,7 +32,22 @@ pub struct Body {
 enum Inner {
     /// `None` after the bytes were sent.
     Whole(Option<Bytes>),
-    Frames(BoxStream<'static, Bytes>),
+    Frames(Frames),
+}
+
+/// The frames of a body. An error is the last item.
+pub(crate) type Frames = BoxStream<'static, Result<Bytes, BodyError>>;
+
+/// The error of a response that cannot be completed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the response is incomplete: {0}")]
+pub struct BodyError(String);
+
+impl BodyError {
+    /// Creates the error for a cause.
+    pub(crate) fn new(cause: impl fmt::Display) -> Self {
+        Self(cause.to_string())
+    }
 }
 
 impl Body {
@@ -51,17 +66,21 @@ impl Body {
 
     /// Creates a body of unknown length with one frame per item.
     pub(crate) fn frames(frames: impl Stream<Item = Bytes> + Send + 'static) -> Self {
+        Self::fallible(frames.map(Ok))
+    }
+
+    /// Creates a body like [`frames`](Self::frames) that ends with an error if the response cannot be completed.
+    pub(crate) fn fallible(frames: impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static) -> Self {
         Self { inner: Inner::Frames(frames.boxed()), held: 0, class: Class::default() }
     }
 
-    /// Creates a body from one that is received from another server. It ends if that one fails.
+    /// Creates a body from one that is received from another server. It fails if that one fails.
     pub(crate) fn received(body: Incoming) -> Self {
         let data = BodyStream::new(body).map(|frame| {
             let frame = frame.inspect_err(|error| tracing::debug!(%error, "a forwarded response has ended too early"));
-            Some(frame.ok()?.into_data().unwrap_or_default())
+            Ok(frame.map_err(BodyError::new)?.into_data().unwrap_or_default())
         });
-        let data = data.take_while(|data| ready(data.is_some())).filter_map(ready);
-        Self::frames(data.filter(|data| ready(!data.is_empty())))
+        Self::fallible(data.filter(|data| ready(data.as_ref().is_ok_and(|data| !data.is_empty()) || data.is_err())))
     }
 
     /// Sets the number of bytes that the body keeps in memory until it is dropped.
@@ -91,11 +110,11 @@ impl Body {
     pub(crate) fn followed_by(self, end: impl Future<Output = ()> + Send + 'static) -> Self {
         let (held, class) = (self.held, self.class);
         let end = futures::stream::once(end).filter_map(|()| std::future::ready(None));
-        Self::frames(self.into_frames(usize::MAX).chain(end)).with_held_bytes(held).of_class(class)
+        Self::fallible(self.into_frames(usize::MAX).chain(end)).with_held_bytes(held).of_class(class)
     }
 
     /// Converts the body into a stream of frames. A complete body is cut into frames of at most `length` bytes.
-    pub(crate) fn into_frames(self, length: usize) -> BoxStream<'static, Bytes> {
+    pub(crate) fn into_frames(self, length: usize) -> Frames {
         match self.inner {
             Inner::Whole(bytes) => {
                 let mut rest = bytes.unwrap_or_default();
@@ -103,7 +122,7 @@ impl Body {
                     let piece = rest.split_to(rest.len().min(length));
                     Some(piece).filter(|piece| !piece.is_empty())
                 });
-                futures::stream::iter(pieces).boxed()
+                futures::stream::iter(pieces.map(Ok)).boxed()
             }
             Inner::Frames(frames) => frames,
         }
@@ -120,15 +139,15 @@ impl Body {
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = BodyError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let class = self.class;
         let next = match &mut self.inner {
-            Inner::Whole(bytes) => Poll::Ready(bytes.take()),
+            Inner::Whole(bytes) => Poll::Ready(bytes.take().map(Ok)),
             Inner::Frames(frames) => class.sync_scope(|| frames.poll_next_unpin(cx)),
         };
-        next.map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
+        next.map(|next| next.map(|bytes| bytes.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -1,20 +1,27 @@
-//! Compression of large responses.
+//! Compression of large responses, on the threads for long computations. The uncompressed bytes take the turns there: a
+//! response of many megabytes can be a few kilobytes after compression.
 
-use std::io::Write;
+use std::{
+    future::ready,
+    io::{self, Write},
+};
 
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
-use futures::{StreamExt, stream};
+use futures::{StreamExt, TryStreamExt as _, stream};
 use http::{HeaderValue, Response, header};
-use tokio::task;
 
-use super::body::Body;
+use super::body::{Body, BodyError, Frames};
+use crate::offload::offload;
 
 /// The minimum size of a compressed response in bytes. Smaller ones are sent uncompressed.
 const LARGE: usize = 128 << 10;
 
-/// The number of bytes that are compressed at a time.
+/// The maximum size of a frame before compression, in bytes.
 const PIECE: usize = 64 << 10;
+
+/// The number of bytes that are compressed at a time. They take a few milliseconds.
+const PART: usize = 256 << 10;
 
 /// Compresses a large response with objects if the client accepts the encoding.
 pub(super) async fn compress(response: Response<Body>, accept: Option<&str>) -> Response<Body> {
@@ -30,34 +37,60 @@ pub(super) async fn compress(response: Response<Body>, accept: Option<&str>) -> 
     let mut frames = body.into_frames(PIECE);
     let (mut first, mut length) = (Vec::new(), 0);
     while length <= LARGE {
-        let Some(frame) = frames.next().await else {
-            return Response::from_parts(parts, Body::pieces(first));
-        };
-        length += frame.len();
-        first.push(frame);
+        match frames.next().await {
+            Some(Ok(frame)) => {
+                length += frame.len();
+                first.push(frame);
+            }
+            Some(Err(error)) => {
+                let frames = first.into_iter().map(Ok).chain([Err(error)]);
+                return Response::from_parts(parts, Body::fallible(stream::iter(frames)));
+            }
+            None => return Response::from_parts(parts, Body::pieces(first)),
+        }
     }
     parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     parts.headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    let frames = stream::iter(first.into_iter().map(Ok)).chain(frames).boxed();
     let encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    let compressed =
-        stream::unfold((Some(encoder), stream::iter(first).chain(frames)), |(encoder, mut frames)| async {
-            let mut encoder = encoder?;
-            // Writing into memory cannot fail.
-            while let Some(frame) = frames.next().await {
-                if encoder.write_all(&frame).is_err() {
-                    return None;
-                }
-                let ready = std::mem::take(encoder.get_mut());
-                if !ready.is_empty() {
-                    return Some((Bytes::from(ready), (Some(encoder), frames)));
-                }
-                // The compressor buffers its output: let other requests run.
-                task::yield_now().await;
+    let compressed = stream::try_unfold(Some((encoder, frames)), |rest| async {
+        let Some((encoder, frames)) = rest else { return Ok(None) };
+        compress_part(encoder, frames).await.map(Some)
+    });
+    let compressed = compressed.try_filter(|bytes| ready(!bytes.is_empty()));
+    Response::from_parts(parts, Body::fallible(compressed).with_held_bytes(held))
+}
+
+type Encoder = GzEncoder<Vec<u8>>;
+
+/// Compresses the next bytes. Returns the encoder and the other frames, unless these were the last bytes. The result can be
+/// empty: the encoder buffers.
+async fn compress_part(
+    mut encoder: Encoder,
+    mut frames: Frames,
+) -> Result<(Bytes, Option<(Encoder, Frames)>), BodyError> {
+    let (mut part, mut length, mut is_last) = (Vec::new(), 0, false);
+    while length < PART && !is_last {
+        match frames.next().await {
+            Some(frame) => {
+                let frame = frame?;
+                length += frame.len();
+                part.push(frame);
             }
-            let last = encoder.finish().ok()?;
-            Some((Bytes::from(last), (None, frames)))
-        });
-    Response::from_parts(parts, Body::frames(compressed).with_held_bytes(held))
+            None => is_last = true,
+        }
+    }
+    let compressed = offload(move || {
+        for frame in part {
+            encoder.write_all(&frame)?;
+        }
+        if is_last {
+            return Ok((encoder.finish()?, None));
+        }
+        Ok::<_, io::Error>((std::mem::take(encoder.get_mut()), Some(encoder)))
+    });
+    let (bytes, encoder) = compressed.await.map_err(BodyError::new)?.map_err(BodyError::new)?;
+    Ok((bytes.into(), encoder.map(|encoder| (encoder, frames))))
 }
 
 #[cfg(test)]
@@ -65,9 +98,11 @@ mod tests {
     use std::io::Read;
 
     use flate2::read::GzDecoder;
+    use futures::FutureExt as _;
     use http_body_util::BodyExt;
 
     use super::*;
+    use crate::offload::all_turns;
 
     async fn answer(body: Body, accept: &str) -> (bool, Vec<u8>) {
         let response = Response::builder().header(header::CONTENT_TYPE, "application/json").body(body).unwrap();
@@ -97,5 +132,33 @@ mod tests {
         assert_eq!(answer(pieces, "gzip").await, (false, small));
         let large = vec![b'x'; LARGE + 1];
         assert_eq!(answer(Body::whole(large.clone()), "gzip;q=1.0").await, (false, large));
+    }
+
+    #[tokio::test]
+    async fn compression_needs_turns_for_uncompressed_bytes() {
+        let response = Response::builder().header(header::CONTENT_TYPE, "application/json");
+        let response = response.body(Body::whole(vec![b'x'; 4 * PART])).unwrap();
+        let mut body = compress(response, Some("gzip")).await.into_body();
+        let (taking, all) = all_turns().await;
+        for _ in 0..10 {
+            assert!(body.frame().now_or_never().is_none(), "nothing is compressed without a turn");
+            tokio::task::yield_now().await;
+        }
+        drop(all);
+        drop(taking);
+        let mut read = Vec::new();
+        GzDecoder::new(&*body.collect().await.unwrap().to_bytes()).read_to_end(&mut read).unwrap();
+        assert_eq!(read.len(), 4 * PART);
+    }
+
+    #[tokio::test]
+    async fn compressed_response_fails_with_its_body() {
+        for length in [1, 2 * LARGE] {
+            let frames = stream::iter([Ok(Bytes::from(vec![b'x'; length])), Err(BodyError::new("broken"))]);
+            let response = Response::builder().header(header::CONTENT_TYPE, "application/json");
+            let response = response.body(Body::fallible(frames)).unwrap();
+            let error = compress(response, Some("gzip")).await.into_body().collect().await.unwrap_err();
+            assert_eq!(error, BodyError::new("broken"));
+        }
     }
 }

@@ -3,21 +3,20 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::{StreamExt as _, stream};
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use tokio::task;
 use windlass_api::Status;
 
 use super::{
     body::Body,
-    json::{self, Indenter},
+    json,
     media::{Encoding, ErrorEncoding, MetaVersion, Representation, ResponseKind, View, wrong_view},
+    pieces::{Frame, Pieces, ProtobufPieces},
 };
 use crate::{
     audit::AuditContext,
-    codec::{ProtobufList, to_protobuf, to_yaml, to_yaml_item},
+    codec::{to_protobuf, to_yaml},
     descriptions::Descriptions,
     discovery::Document,
     encoded::{Style, push_json},
@@ -28,20 +27,8 @@ use crate::{
     table::{self, Header, IncludeObject},
 };
 
-/// The approximate size of the pieces of a long list in bytes.
-const PIECE: usize = 64 << 10;
-
-/// The maximum size of the objects in such a piece. In some views an object is much smaller.
-const PIECE_OBJECTS: usize = 256 << 10;
-
-/// The number of pieces that are copied before other requests may run.
-const COPIED: usize = 4;
-
 /// The kind of a list of partial objects.
 const PARTIAL_LIST: &str = "PartialObjectMetadataList";
-
-/// The end of a table; the rows are its last field.
-const END_OF_TABLE: &[u8] = b"]}";
 
 pub(super) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 /// The Content-Type of metrics in Prometheus' text format.
@@ -144,7 +131,7 @@ impl Renderer {
         match (self.representation.encoding, self.representation.view) {
             (Encoding::Protobuf, View::Whole | View::PartialList(_)) if !self.audit.wants_response() => {
                 let mut pieces = self.protobuf_list(list)?;
-                while !pieces.items.as_slice().is_empty() {
+                while !pieces.is_complete() {
                     pieces = offload(move || {
                         pieces.push(PART);
                         pieces
@@ -273,42 +260,20 @@ impl Renderer {
         render: impl Fn(&Item, &mut Vec<u8>) + Send + 'static,
     ) -> Response<Body> {
         let size = size(&list);
-        let is_elsewhere = size >= LARGE && !self.is_copied();
-        // Converted objects belong to this response, others to the storage.
-        let held = if self.resource.conversion.is_some() { size } else { 0 };
-        let mut pieces = Pieces { frame, items: list.items.into_iter(), state: State::Head, render, indenter: None };
+        let is_copied = size < LARGE || self.is_copied();
+        // Loaded and converted objects belong to this response, others to the storage.
+        let held = if list.is_loaded || self.resource.conversion.is_some() { size } else { 0 };
+        let pieces = Pieces::new(frame, list.items, render);
         let encoding = self.representation.encoding;
         // A YAML list without items has no frame of its own.
-        if !self.is_streamed() || encoding == Encoding::Yaml && pieces.frame.form == Form::Json {
+        if !self.is_streamed() || encoding == Encoding::Yaml && !pieces.is_yaml() {
             let mut compact: Vec<u8> = pieces.flatten().collect();
             compact.pop();
             return self.document(StatusCode::OK, compact);
         }
-        pieces.indenter = (encoding == Encoding::PrettyJson).then(Indenter::default);
-        let body = if is_elsewhere {
-            // The response begins at once, which frees the seats of the request: other users need not wait for it.
-            Body::frames(stream::unfold(pieces, |mut pieces| async {
-                if pieces.state == State::Done {
-                    return None;
-                }
-                let piece = offload(move || (pieces.next(), pieces)).await;
-                piece.ok().and_then(|(piece, pieces)| Some((piece?, pieces)))
-            }))
-            .with_held_bytes(held)
-        } else {
-            let first = pieces.next().unwrap_or_default();
-            if pieces.state == State::Done {
-                Body::whole(first)
-            } else {
-                let rest = stream::unfold((pieces, 0), |(mut pieces, copied)| async move {
-                    if copied == COPIED {
-                        task::yield_now().await;
-                    }
-                    Some((pieces.next()?, (pieces, copied % COPIED + 1)))
-                });
-                Body::frames(stream::iter([first]).chain(rest)).with_held_bytes(held)
-            }
-        };
+        let body = pieces.indented(encoding == Encoding::PrettyJson).into_body(is_copied);
+        let held = held.max(body.held_bytes());
+        let body = body.with_held_bytes(held);
         respond(StatusCode::OK, HeaderValue::from_static(encoding.media_type()), body)
     }
 
@@ -321,173 +286,14 @@ impl Renderer {
             _ => (&*self.resource.list_kind, self.resource.api_version(), self.resource.shape.style(), None),
         };
         let head = json!({"kind": kind, "apiVersion": api_version, "metadata": list_metadata(&list, style)});
-        let kind = ProtobufList::of(&head).ok_or_else(|| Status::internal("the list has no protobuf message"))?;
-        let items = list.items.into_iter();
-        Ok(ProtobufPieces { head, kind, version, items, pieces: Vec::new(), last: Vec::new(), length: 0 })
+        let pieces = ProtobufPieces::new(head, version, list.items);
+        pieces.ok_or_else(|| Status::internal("the list has no protobuf message"))
     }
 }
 
 /// Returns the number of bytes of the objects in a list.
 fn size(list: &ItemList) -> usize {
     list.items.iter().map(|item| item.encoded.len_hint()).sum()
-}
-
-/// A list in protobuf. The encoding starts with the length, so all of it is encoded before the first piece is sent.
-struct ProtobufPieces {
-    head: Value,
-    kind: ProtobufList,
-    /// The version of the metadata in a partial list.
-    version: Option<MetaVersion>,
-    /// The items that are not encoded yet.
-    items: std::vec::IntoIter<Item>,
-    pieces: Vec<Bytes>,
-    last: Vec<u8>,
-    length: usize,
-}
-
-impl ProtobufPieces {
-    /// Encodes items of about this number of bytes.
-    fn push(&mut self, bytes: usize) {
-        let mut read = 0;
-        while read < bytes
-            && let Some(item) = self.items.next()
-        {
-            read += item.encoded.len_hint();
-            let mut value = item.value();
-            if let Some(version) = self.version {
-                value = partial(value, version);
-            }
-            self.kind.push(&value, &mut self.last);
-            if self.last.len() >= PIECE {
-                self.length += self.last.len();
-                self.pieces.push(Bytes::from(std::mem::take(&mut self.last)));
-            }
-        }
-    }
-
-    /// Encodes the rest, and returns the response.
-    fn finish(mut self) -> Response<Body> {
-        self.push(usize::MAX);
-        let length = self.length + self.last.len();
-        let (first, end) = self.kind.frame(&self.head, length);
-        self.last.extend_from_slice(end);
-        let pieces = std::iter::once(Bytes::from(first)).chain(self.pieces);
-        let body = Body::pieces(pieces.chain(std::iter::once(Bytes::from(self.last))).collect());
-        respond(StatusCode::OK, HeaderValue::from_static(Encoding::Protobuf.media_type()), body)
-    }
-}
-
-/// The bytes before and after the items of a list.
-struct Frame {
-    form: Form,
-    head: Vec<u8>,
-    tail: Vec<u8>,
-}
-
-/// The form of the items.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    Json,
-    Yaml,
-}
-
-impl Frame {
-    fn new(kind: &str, api_version: &str, metadata: &Value, style: Style) -> Self {
-        let (kind, api_version) = (json::encode(&kind), json::encode(&api_version));
-        let metadata = json::encode(metadata);
-        let parts: (Vec<&[u8]>, Vec<&[u8]>) = match style {
-            Style::BuiltIn => (
-                vec![
-                    b"{\"kind\":",
-                    &kind,
-                    b",\"apiVersion\":",
-                    &api_version,
-                    b",\"metadata\":",
-                    &metadata,
-                    b",\"items\":[",
-                ],
-                vec![b"]}\n"],
-            ),
-            Style::Custom => (
-                vec![b"{\"apiVersion\":", &api_version, b",\"items\":["],
-                vec![b"],\"kind\":", &kind, b",\"metadata\":", &metadata, b"}\n"],
-            ),
-        };
-        Self { form: Form::Json, head: parts.0.concat(), tail: parts.1.concat() }
-    }
-
-    /// Creates the frame of a list in YAML, whose keys are sorted.
-    fn of_yaml(kind: &str, api_version: &str, metadata: &Value) -> Self {
-        let head = to_yaml(&json!({"apiVersion": api_version})) + "items:\n";
-        let tail = to_yaml(&json!({"kind": kind, "metadata": metadata}));
-        Self { form: Form::Yaml, head: head.into(), tail: tail.into() }
-    }
-
-    /// Creates the frame of a table from a table without rows.
-    fn of_table(mut none: Vec<u8>) -> Self {
-        let tail = none.split_off(none.len().saturating_sub(END_OF_TABLE.len()));
-        debug_assert_eq!(tail, END_OF_TABLE, "the rows are the last field");
-        Self { form: Form::Json, head: none, tail: [END_OF_TABLE, b"\n"].concat() }
-    }
-}
-
-/// The pieces of a list, each rendered when it is requested.
-struct Pieces<R> {
-    frame: Frame,
-    items: std::vec::IntoIter<Item>,
-    state: State,
-    render: R,
-    /// Set if the list is indented.
-    indenter: Option<Indenter>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Head,
-    /// At least one item has been written.
-    Items,
-    Done,
-}
-
-impl<R: Fn(&Item, &mut Vec<u8>)> Iterator for Pieces<R> {
-    type Item = Bytes;
-
-    fn next(&mut self) -> Option<Bytes> {
-        let mut out = Vec::new();
-        match self.state {
-            State::Done => return None,
-            State::Head => out = std::mem::take(&mut self.frame.head),
-            State::Items => out.reserve(PIECE + PIECE / 8),
-        }
-        let mut read = 0;
-        while out.len() < PIECE && read < PIECE_OBJECTS {
-            let Some(item) = self.items.next() else {
-                out.extend_from_slice(&self.frame.tail);
-                self.state = State::Done;
-                break;
-            };
-            read += item.encoded.len_hint();
-            match self.frame.form {
-                Form::Json => {
-                    if self.state == State::Items {
-                        out.push(b',');
-                    }
-                    (self.render)(&item, &mut out);
-                }
-                Form::Yaml => {
-                    let mut json = Vec::with_capacity(item.encoded.len_hint());
-                    (self.render)(&item, &mut json);
-                    let value: Value = serde_json::from_slice(&json).expect("the server encoded this JSON");
-                    out.extend_from_slice(to_yaml_item(&value).as_bytes());
-                }
-            }
-            self.state = State::Items;
-        }
-        if let Some(indenter) = &mut self.indenter {
-            out = indenter.indent(&out);
-        }
-        Some(out.into())
-    }
 }
 
 fn list_metadata(list: &ItemList, style: Style) -> Value {
@@ -510,7 +316,8 @@ fn list_metadata(list: &ItemList, style: Style) -> Value {
     Value::Object(metadata)
 }
 
-fn partial(object: Value, version: MetaVersion) -> Value {
+/// Returns an object with only its metadata.
+pub(super) fn partial(object: Value, version: MetaVersion) -> Value {
     let mut partial = table::partial(object);
     partial["apiVersion"] = version.api_version().into();
     partial

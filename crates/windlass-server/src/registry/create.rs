@@ -153,7 +153,7 @@ impl Registry {
 
 fn exists(target: &Target, name: &str, existing: &Item) -> Status {
     let mut status = Status::already_exists(&target.group_resource(), name);
-    if existing.encoded.meta().is_ok_and(|meta| meta.is_deleting()) {
+    if existing.encoded.is_deleting() {
         status.message = format!("object is being deleted: {}", status.message);
     }
     status

@@ -36,6 +36,8 @@ pub(crate) struct ItemList {
     /// The number of objects after this page; only set without selectors.
     pub(crate) remaining: Option<u64>,
     pub(crate) items: Vec<Item>,
+    /// `true` if the storage read the items for this list, so that only the list keeps them in memory.
+    pub(crate) is_loaded: bool,
     /// The size of the scope. `None` for a list of one name and for a page after the first one.
     pub(crate) scope: Option<ScopeSize>,
 }
@@ -67,6 +69,7 @@ impl Registry {
                 continue_token: None,
                 remaining: None,
                 items: items.collect(),
+                is_loaded: false,
                 scope: None,
             });
         }
@@ -97,7 +100,9 @@ impl Registry {
             (ScanError::Storage(error), _) => storage_failure(&error),
             (ScanError::Status(status), _) => status,
         })?;
-        let mut list = ItemList { revision, continue_token: None, remaining: None, items: Vec::new(), scope: None };
+        let is_loaded = !self.0.storage.shares_values();
+        let mut list =
+            ItemList { revision, continue_token: None, remaining: None, items: Vec::new(), is_loaded, scope: None };
         list.scope = is_whole.then_some(ScopeSize { count: read + remaining, read, bytes });
         if let Some(last) = values.last().filter(|_| remaining > 0) {
             let token = ContinueToken { revision: Some(revision.0), start: format!("{}\0", last.key) };

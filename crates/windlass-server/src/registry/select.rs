@@ -15,6 +15,10 @@ use crate::{
 /// The number of objects whose labels are read before other requests may run, unless they have many bytes.
 const SCANNED: usize = 500;
 
+/// The number of requirements and values in a selector of labels for which this number applies. A longer selector is
+/// applied to fewer objects at a time, outside of the runtime.
+const SHORT: usize = 16;
+
 /// The parsed selectors of a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
@@ -120,28 +124,77 @@ impl Selection {
         if self.is_empty() {
             return Ok(items.map(|(index, item)| (index, Facts::new(item))).collect());
         }
+        let length: usize = self.labels.requirements().iter().map(|requirement| 1 + requirement.values.len()).sum();
+        let is_short = length <= SHORT;
+        let is_in_place = is_short && self.fields.is_empty();
+        let most = match (is_short, is_in_place) {
+            (true, true) => SCANNED,
+            (true, false) => usize::MAX,
+            (false, _) => (SCANNED * SHORT / length).max(1),
+        };
         let (mut selected, mut part, mut bytes) = (Vec::new(), Vec::new(), 0);
         for (index, item) in items {
             bytes += item.encoded.len_hint();
             part.push((index, item));
-            if self.fields.is_empty() && (part.len() >= SCANNED || bytes >= PART) {
-                bytes = 0;
-                selected.extend(self.keep_selected(resource, std::mem::take(&mut part)));
+            if part.len() < most && bytes < PART {
+                continue;
+            }
+            bytes = 0;
+            let part = std::mem::take(&mut part);
+            if is_in_place {
+                selected.extend(self.select_in_place(resource, part).await?);
                 task::yield_now().await;
-            } else if !self.fields.is_empty() && bytes >= PART {
-                bytes = 0;
-                let part = std::mem::take(&mut part);
-                let (selection, resource) = (self.clone(), Arc::clone(resource));
-                selected.extend(offload(move || selection.keep_selected(&resource, part)).await?);
+            } else {
+                selected.extend(self.select_elsewhere(resource, part).await?);
             }
         }
-        if self.fields.is_empty() || bytes < LARGE {
+        if is_in_place {
+            selected.extend(self.select_in_place(resource, part).await?);
+        } else if bytes < LARGE && is_short {
             selected.extend(self.keep_selected(resource, part));
         } else {
-            let (selection, resource) = (self.clone(), Arc::clone(resource));
-            selected.extend(offload(move || selection.keep_selected(&resource, part)).await?);
+            selected.extend(self.select_elsewhere(resource, part).await?);
         }
         Ok(selected)
+    }
+
+    /// Selects items by their labels. Most labels need not be decoded. If many have to be, this happens outside of the
+    /// runtime.
+    async fn select_in_place(
+        &self,
+        resource: &Arc<ResourceInfo>,
+        part: Vec<(usize, Item)>,
+    ) -> Result<Vec<(usize, Facts)>, Status> {
+        let (mut selected, mut undecided, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for (index, item) in part {
+            match self.matches_in_place(&item) {
+                Some(true) => selected.push((index, Facts::new(item))),
+                Some(false) => {}
+                None => {
+                    bytes += item.encoded.len_hint();
+                    undecided.push((index, item));
+                }
+            }
+        }
+        if undecided.is_empty() {
+            return Ok(selected);
+        }
+        selected.extend(if bytes < LARGE {
+            self.keep_selected(resource, undecided)
+        } else {
+            self.select_elsewhere(resource, undecided).await?
+        });
+        selected.sort_unstable_by_key(|(index, _)| *index);
+        Ok(selected)
+    }
+
+    async fn select_elsewhere(
+        &self,
+        resource: &Arc<ResourceInfo>,
+        part: Vec<(usize, Item)>,
+    ) -> Result<Vec<(usize, Facts)>, Status> {
+        let (selection, resource) = (self.clone(), Arc::clone(resource));
+        offload(move || selection.keep_selected(&resource, part)).await
     }
 
     fn keep_selected(&self, resource: &ResourceInfo, part: Vec<(usize, Item)>) -> Vec<(usize, Facts)> {
@@ -151,13 +204,7 @@ impl Selection {
 
     /// Returns the parts of an object if it is selected. Most labels need not be decoded.
     fn selected(&self, resource: &ResourceInfo, item: Item) -> Option<Facts> {
-        let of = |mut labels: Vec<(&str, &str)>| {
-            // They are sorted already, unless an older version stored them. A selector can have many requirements.
-            labels.sort_unstable();
-            let find = |key: &str| labels.binary_search_by_key(&key, |(name, _)| name).ok();
-            self.labels.matches(|key| find(key).map(|at| labels[at].1))
-        };
-        let in_place = if self.labels.is_empty() { None } else { item.encoded.labels().map(of) };
+        let in_place = self.matches_in_place(&item);
         if in_place == Some(false) {
             return None;
         }
@@ -167,13 +214,33 @@ impl Selection {
         is_selected.then_some(facts)
     }
 
+    /// Reports whether an object has the selected labels. Returns `None` if they have to be decoded.
+    fn matches_in_place(&self, item: &Item) -> Option<bool> {
+        if self.labels.is_empty() {
+            return Some(true);
+        }
+        item.encoded.labels().map(|labels| self.matches_sorted(labels))
+    }
+
+    /// Reports whether labels are selected. An object can have many labels, and a selector many requirements.
+    fn matches_sorted(&self, mut labels: Vec<(&str, &str)>) -> bool {
+        // They are sorted already, unless an older version stored them.
+        labels.sort_unstable();
+        let find = |key: &str| labels.binary_search_by_key(&key, |(name, _)| name).ok();
+        self.labels.matches(|key| find(key).map(|at| labels[at].1))
+    }
+
     /// Reports whether an object is selected.
     pub(super) fn matches(&self, resource: &ResourceInfo, facts: &Facts) -> bool {
         self.matches_labels(facts) && self.matches_fields(resource, facts)
     }
 
     fn matches_labels(&self, facts: &Facts) -> bool {
-        self.labels.is_empty() || self.labels.matches(|key| facts.meta().label(key))
+        match self.labels.requirements() {
+            [] => true,
+            [requirement] => requirement.matches(facts.meta().label(&requirement.key)),
+            _ => self.matches_sorted(facts.meta().labels().iter().map(|(key, value)| (&**key, &**value)).collect()),
+        }
     }
 
     fn matches_fields(&self, resource: &ResourceInfo, facts: &Facts) -> bool {
@@ -206,4 +273,68 @@ fn check_field(resource: &ResourceInfo, label: &str) -> Result<(), Status> {
             format!("{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
         }
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures::FutureExt as _;
+    use serde_json::{Map, json};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::{
+        encoded::{Encoded, Style},
+        kinds::{KindOptions, built_ins},
+        kubernetes::KubernetesVersion,
+        offload::all_turns,
+        storage::Revision,
+    };
+
+    fn config_maps() -> Arc<ResourceInfo> {
+        Arc::clone(built_ins(&KindOptions::of(KubernetesVersion::default())).get("", "v1", "configmaps").unwrap())
+    }
+
+    fn item(labels: &Value) -> Item {
+        let object = json!({"metadata": {"name": "a", "labels": labels}, "data": {"text": "x".repeat(1000)}});
+        Item { encoded: Encoded::new(&object, Style::BuiltIn), revision: Revision(1) }
+    }
+
+    async fn indices(selection: &Selection, items: Vec<Item>) -> Vec<usize> {
+        selection.select(&config_maps(), items).await.unwrap().into_iter().map(|(index, _)| index).collect()
+    }
+
+    #[tokio::test]
+    async fn labels_that_must_be_decoded_and_long_selectors_need_turns() {
+        // An escape, which only older versions stored.
+        let items: Vec<_> =
+            (0..400).map(|at| item(&json!({"a": "1", "b": if at % 2 == 0 { "<" } else { "2" }}))).collect();
+        let selectors = [vec!["a=1".to_owned()], (0..100).map(|key| format!("!k{key}")).collect()];
+        for selector in selectors {
+            let selection = Selection::parse(Some(&selector.join(",")), None).unwrap();
+            let (taking, all) = all_turns().await;
+            let mut selecting = pin!(indices(&selection, items.clone()));
+            for _ in 0..10 {
+                assert!(selecting.as_mut().now_or_never().is_none());
+                tokio::task::yield_now().await;
+            }
+            drop(all);
+            assert_eq!(selecting.await, (0..400).collect::<Vec<_>>());
+            drop(taking);
+        }
+    }
+
+    #[test]
+    fn decoded_labels_are_found_by_binary_search() {
+        let mut labels: Map<String, Value> = (0..20_000).map(|key| (format!("k{key}"), "1".into())).collect();
+        labels.insert("escaped".into(), "<".into());
+        let selector: Vec<_> = (0..20_000).rev().map(|key| format!("k{key}=1")).collect();
+        let selection = Selection::parse(Some(&selector.join(",")), None).unwrap();
+        let facts = Facts::new(item(&labels.into()));
+        assert_eq!(facts.meta().labels().len(), 20_001);
+        let started = Instant::now();
+        assert!(selection.matches_labels(&facts));
+        assert!(started.elapsed().as_secs() < 2, "comparing each requirement with each label takes longer");
+    }
 }

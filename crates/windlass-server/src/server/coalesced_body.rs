@@ -1,7 +1,6 @@
 //! Response bodies on a socket: coalesces small frames that are ready at the same time.
 
 use std::{
-    convert::Infallible,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -9,7 +8,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
-use crate::http::Body;
+use crate::http::{Body, BodyError};
 
 /// The maximum size of a coalesced frame: the size of an HTTP/2 frame and of a TLS record.
 const MOST: usize = 16 << 10;
@@ -21,20 +20,28 @@ pub(super) struct CoalescedBody {
     /// A frame that did not fit.
     held: Option<Bytes>,
     ended: bool,
+    /// The error at the end, while bytes before it are unsent.
+    failed: Option<BodyError>,
 }
 
 impl CoalescedBody {
     pub(super) fn new(body: Body) -> Self {
-        Self { body, held: None, ended: false }
+        Self { body, held: None, ended: false, failed: None }
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.ended {
             return Poll::Ready(None);
         }
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        // Responses have no trailers and no errors.
-        let data = frame.and_then(Result::ok).and_then(|frame| frame.into_data().ok());
+        let data = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+            // Responses have no trailers.
+            Some(Ok(frame)) => frame.into_data().ok(),
+            Some(Err(error)) => {
+                self.failed = Some(error);
+                None
+            }
+            None => None,
+        };
         self.ended = data.is_none();
         Poll::Ready(data)
     }
@@ -42,14 +49,14 @@ impl CoalescedBody {
 
 impl HttpBody for CoalescedBody {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = BodyError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let first = match self.held.take() {
             Some(held) => held,
             None => match ready!(self.poll_next(cx)) {
                 Some(data) => data,
-                None => return Poll::Ready(None),
+                None => return Poll::Ready(self.failed.take().map(Err)),
             },
         };
         let mut joined = BytesMut::new();
@@ -70,7 +77,7 @@ impl HttpBody for CoalescedBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.held.is_none() && (self.ended || self.body.is_end_stream())
+        self.held.is_none() && self.failed.is_none() && (self.ended || self.body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -113,6 +120,16 @@ mod tests {
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "one two");
         assert!(body.frame().now_or_never().is_none());
         assert!(!body.is_end_stream());
+    }
+
+    #[tokio::test]
+    async fn error_follows_the_bytes_before_it() {
+        let frames = [Ok(Bytes::from_static(b"one ")), Ok(Bytes::from_static(b"two")), Err(BodyError::new("broken"))];
+        let mut body = CoalescedBody::new(Body::fallible(stream::iter(frames)));
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "one two");
+        assert!(!body.is_end_stream());
+        assert_eq!(body.frame().await.unwrap().unwrap_err(), BodyError::new("broken"));
+        assert!(body.frame().await.is_none() && body.is_end_stream());
     }
 
     #[tokio::test]

@@ -136,6 +136,14 @@ impl Connection for ClientConnection {
         self.account.release(bytes);
     }
 
+    fn writing(&self) {
+        self.account.slices().writing();
+    }
+
+    fn written(&self) {
+        self.account.slices().written();
+    }
+
     fn closed(&self) -> impl Future<Output = ()> + Send {
         self.account.closed()
     }

@@ -1,7 +1,6 @@
 //! Response bodies on a socket, charged to the client's connection until they are sent. Large ones are sent in turns.
 
 use std::{
-    convert::Infallible,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -13,7 +12,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use super::{coalesced_body::CoalescedBody, pacing::Pacing};
 use crate::{
     budget::{Account, Charge, OverBudget},
-    http::Body,
+    http::{Body, BodyError},
 };
 
 /// The maximum size of a frame in bytes. A client that opens its window by one byte makes the connection hold one
@@ -31,7 +30,7 @@ pub(super) struct Outgoing {
     /// The charge for the bytes that the body holds. A complete body passes it on with its bytes.
     charge: Option<Charge>,
     is_whole: bool,
-    /// The unsent rest of the last frame.
+    /// The unsent bytes of the last frame. They are requested before a turn, so that no turn waits for them.
     rest: Bytes,
     pacing: Pacing,
 }
@@ -44,7 +43,7 @@ impl Outgoing {
             held => Some(account.try_charge(held)?),
         };
         Ok(Self {
-            pacing: Pacing::new(account.turns(), body.class()),
+            pacing: Pacing::new(account, body.class()),
             is_whole: body.length().is_some(),
             body: CoalescedBody::new(body),
             account: Arc::clone(account),
@@ -56,7 +55,7 @@ impl Outgoing {
     /// Creates a body that is sent regardless of limits. For short bodies.
     pub(super) fn unbounded(body: Body, account: &Arc<Account>) -> Self {
         Self {
-            pacing: Pacing::new(account.turns(), body.class()),
+            pacing: Pacing::new(account, body.class()),
             charge: Some(account.charge(body.held_bytes())),
             is_whole: body.length().is_some(),
             body: CoalescedBody::new(body),
@@ -78,25 +77,23 @@ impl Outgoing {
 
 impl HttpBody for Outgoing {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = BodyError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        ready!(self.pacing.poll_ready(cx));
-        let mut data = std::mem::take(&mut self.rest);
-        if data.is_empty() {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if self.rest.is_empty() {
             let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
                 self.pacing.idle();
                 return Poll::Pending;
             };
-            match frame.map(|frame| frame.map(Frame::into_data)) {
-                Some(Ok(Ok(frame))) => data = self.charged(frame),
-                // Responses have no trailers and no errors.
+            match frame.transpose()?.map(Frame::into_data) {
+                Some(Ok(frame)) => self.rest = self.charged(frame),
+                // Responses have no trailers.
                 _ => return Poll::Ready(None),
             }
         }
-        if data.len() > PIECE {
-            self.rest = data.split_off(PIECE);
-        }
+        ready!(self.pacing.poll_ready(cx));
+        let length = self.rest.len().min(PIECE);
+        let data = self.rest.split_to(length);
         let data = self.pacing.sent(data);
         Poll::Ready(Some(Ok(Frame::data(data))))
     }
@@ -145,6 +142,31 @@ mod tests {
         assert_eq!(sent(&mut large), 0);
         turns.clear();
         assert_eq!(large.collect().await.unwrap().to_bytes().len(), 8 * PIECE);
+    }
+
+    #[tokio::test]
+    async fn body_without_bytes_takes_no_turn() {
+        let budget = Budget::new(Limits::default());
+        let is_free = || Arc::clone(budget.open().turns()).take(Class::Other).now_or_never().is_some();
+        let (sender, receiver) = futures::channel::mpsc::unbounded();
+        let mut body = Outgoing::new(Body::frames(receiver), &budget.open()).unwrap();
+        sender.unbounded_send(Bytes::from(vec![0; 2 * PIECE])).unwrap();
+        for _ in 0..2 {
+            assert!(body.frame().await.is_some());
+        }
+        let mut others = Vec::new();
+        while let Some(turn) = Arc::clone(budget.open().turns()).take(Class::Other).now_or_never() {
+            others.push(turn);
+        }
+        others.pop();
+        for _ in 0..3 {
+            assert!(body.frame().now_or_never().is_none());
+            assert!(is_free());
+            tokio::task::yield_now().await;
+        }
+        sender.unbounded_send(Bytes::from(vec![0; PIECE])).unwrap();
+        let _sending = body.frame().await.unwrap().unwrap();
+        assert!(!is_free(), "it has one now");
     }
 
     #[tokio::test]

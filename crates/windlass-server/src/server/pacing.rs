@@ -2,6 +2,9 @@
 //!
 //! Copying and encrypting a large response takes milliseconds. Without turns, all large responses would progress at the
 //! same time, and every other request would wait behind a part of each of them.
+//!
+//! A turn lasts until its bytes are encrypted, or until the connection has written all that its client accepts
+//! ([`Slices`](crate::budget::Slices)). Then the rest of the slice needs another turn.
 
 use std::{
     fmt,
@@ -14,7 +17,10 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use tokio::{task, time::Instant};
 
-use crate::turns::{Class, Turn, Turns};
+use crate::{
+    budget::{Account, Slice},
+    turns::{Class, Turn},
+};
 
 /// The number of bytes that a response sends at once without a turn. Most responses are smaller.
 const FREE: usize = 128 << 10;
@@ -22,12 +28,12 @@ const FREE: usize = 128 << 10;
 /// The interval after which it may send this number again. Events of a watch rarely need turns.
 const REFILL: Duration = Duration::from_secs(1);
 
-/// The number of bytes per turn. They take less than a millisecond, unless they have to be compressed.
+/// The number of bytes per turn. They take less than a millisecond.
 const SLICE: usize = 256 << 10;
 
 /// The turns of one response.
 pub(super) struct Pacing {
-    turns: Arc<Turns>,
+    account: Arc<Account>,
     class: Class,
     /// The number of bytes that may be sent now.
     allowed: usize,
@@ -40,13 +46,13 @@ enum State {
     Free,
     Waiting(BoxFuture<'static, Turn>),
     /// Shared with the bytes of the slice.
-    Sending(Arc<Turn>),
+    Sending(Arc<Slice>),
 }
 
 /// Bytes of a slice. Its turn ends when all of them are dropped, which is when they are encrypted.
 struct Carried {
     bytes: Bytes,
-    _turn: Arc<Turn>,
+    _slice: Arc<Slice>,
 }
 
 impl AsRef<[u8]> for Carried {
@@ -56,12 +62,22 @@ impl AsRef<[u8]> for Carried {
 }
 
 impl Pacing {
-    pub(super) fn new(turns: &Arc<Turns>, class: Class) -> Self {
-        Self { turns: Arc::clone(turns), class, allowed: FREE, refilled: None, state: State::Free }
+    /// Creates the pace of a response. Without the flow of a user, the connection is the flow.
+    pub(super) fn new(account: &Arc<Account>, class: Class) -> Self {
+        let class = match class {
+            Class::Other => Class::Flow { level: 0, flow: account.id() },
+            class => class,
+        };
+        Self { account: Arc::clone(account), class, allowed: FREE, refilled: None, state: State::Free }
     }
 
     /// Waits until the response may send bytes.
     pub(super) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let State::Sending(slice) = &self.state
+            && slice.is_unread()
+        {
+            self.idle();
+        }
         if self.allowed > 0 {
             return Poll::Ready(());
         }
@@ -73,15 +89,16 @@ impl Pacing {
             }
             // Gives up the turn before the next one is requested, so that other responses get theirs.
             self.state = State::Free;
-            let (turns, class) = (Arc::clone(&self.turns), self.class);
+            let (turns, class, delay) = (Arc::clone(self.account.turns()), self.class, self.account.delay());
             self.state = State::Waiting(Box::pin(async move {
+                let _delay = delay;
                 task::yield_now().await;
                 turns.take(class).await
             }));
         }
         let State::Waiting(waiting) = &mut self.state else { return Poll::Ready(()) };
         let turn = ready!(waiting.as_mut().poll(cx));
-        (self.allowed, self.state) = (SLICE, State::Sending(Arc::new(turn)));
+        (self.allowed, self.state) = (SLICE, State::Sending(self.account.slices().begin(turn)));
         Poll::Ready(())
     }
 
@@ -90,7 +107,10 @@ impl Pacing {
         self.refilled.get_or_insert_with(Instant::now);
         self.allowed = self.allowed.saturating_sub(bytes.len());
         match &self.state {
-            State::Sending(turn) => Bytes::from_owner(Carried { bytes, _turn: Arc::clone(turn) }),
+            State::Sending(slice) => {
+                self.account.slices().receive(slice);
+                Bytes::from_owner(Carried { bytes, _slice: Arc::clone(slice) })
+            }
             _ => bytes,
         }
     }
@@ -116,6 +136,7 @@ mod tests {
     use futures::FutureExt as _;
 
     use super::*;
+    use crate::budget::{Budget, Limits};
 
     impl Pacing {
         fn is_ready(&mut self) -> bool {
@@ -123,38 +144,86 @@ mod tests {
         }
     }
 
-    fn is_free(turns: &Arc<Turns>) -> bool {
-        Arc::clone(turns).take(Class::Other).now_or_never().is_some()
+    /// Returns a new account, and all turns of its budget but this number.
+    fn account(free: usize) -> (Arc<Account>, Vec<Turn>) {
+        let account = Budget::new(Limits::default()).open();
+        let mut turns = Vec::new();
+        while let Some(turn) = Arc::clone(account.turns()).take(Class::Other).now_or_never() {
+            turns.push(turn);
+        }
+        turns.truncate(turns.len() - free);
+        (account, turns)
+    }
+
+    fn is_free(account: &Arc<Account>) -> bool {
+        Arc::clone(account.turns()).take(Class::Other).now_or_never().is_some()
+    }
+
+    /// Returns the pace of a response after its first bytes.
+    fn large(account: &Arc<Account>) -> Pacing {
+        let mut pacing = Pacing::new(account, Class::Other);
+        assert!(pacing.is_ready(), "the first bytes need no turn");
+        drop(pacing.sent(vec![0; FREE].into()));
+        pacing
     }
 
     #[tokio::test(start_paused = true)]
     async fn large_response_occupies_a_turn_for_each_slice() {
-        let turns = Turns::new(1, None);
-        let other = Arc::clone(&turns).take(Class::Other).await;
-        let mut pacing = Pacing::new(&turns, Class::Other);
-        assert!(pacing.is_ready(), "the first bytes need no turn");
-        drop(pacing.sent(vec![0; FREE].into()));
+        let (account, mut others) = account(0);
+        let mut pacing = large(&account);
         for _ in 0..3 {
             assert!(!pacing.is_ready());
             task::yield_now().await;
         }
-        drop(other);
+        drop(others.pop());
         poll_fn(|cx| pacing.poll_ready(cx)).await;
-        assert!(!is_free(&turns));
+        assert!(!is_free(&account));
         let bytes = pacing.sent(vec![0; SLICE].into());
         assert!(!pacing.is_ready());
-        assert!(!is_free(&turns), "the connection has not sent the bytes");
+        assert!(!is_free(&account), "the connection has not sent the bytes");
         drop(bytes);
-        assert!(is_free(&turns), "another response can have the next turn");
+        assert!(is_free(&account), "another response can have the next turn");
         poll_fn(|cx| pacing.poll_ready(cx)).await;
         pacing.idle();
-        assert!(is_free(&turns));
+        assert!(is_free(&account));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unread_bytes_occupy_no_turn() {
+        let (account, _others) = account(1);
+        let mut pacing = large(&account);
+        poll_fn(|cx| pacing.poll_ready(cx)).await;
+        let _unread = pacing.sent(vec![0; 1].into());
+        assert!(!is_free(&account));
+        account.slices().writing();
+        account.slices().written();
+        assert!(is_free(&account));
+        assert!(!pacing.is_ready(), "the rest of the slice needs another turn");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_without_a_user_take_turns() {
+        let (first, mut others) = account(0);
+        let second = first.budget().open();
+        let mut waiting = [&first, &first, &second].map(large);
+        for _ in 0..2 {
+            assert!(waiting.iter_mut().all(|pacing| !pacing.is_ready()));
+            task::yield_now().await;
+        }
+        drop(others.pop());
+        let order = [0; 3].map(|_| {
+            let next = waiting.iter_mut().position(Pacing::is_ready).unwrap();
+            // Its turn goes to the next.
+            (waiting[next].allowed, waiting[next].state) = (0, State::Waiting(Box::pin(std::future::pending())));
+            next
+        });
+        assert_eq!(order, [0, 2, 1]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn slow_stream_needs_no_turns() {
-        let turns = Turns::new(0, None);
-        let mut pacing = Pacing::new(&turns, Class::Other);
+        let (account, _others) = account(0);
+        let mut pacing = Pacing::new(&account, Class::Other);
         for _ in 0..5 {
             assert!(pacing.is_ready());
             drop(pacing.sent(vec![0; FREE].into()));

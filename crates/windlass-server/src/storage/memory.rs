@@ -134,6 +134,10 @@ impl fmt::Debug for MemoryStorage {
 // Every operation first consumes tokio's cooperative budget. None of them ever waits, so a busy caller would otherwise
 // starve the watches on its thread.
 impl Storage for MemoryStorage {
+    fn shares_values(&self) -> bool {
+        true
+    }
+
     fn revision(&self) -> BoxFuture<'_, Result<Revision, StorageError>> {
         async {
             coop::consume_budget().await;
@@ -154,6 +158,10 @@ impl Storage for MemoryStorage {
             Ok((revision, index.get(key, revision).cloned()))
         }
         .boxed()
+    }
+
+    fn is_known_to_be_empty(&self, prefix: &str) -> bool {
+        self.store.index.read().is_empty_below(prefix)
     }
 
     fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>> {

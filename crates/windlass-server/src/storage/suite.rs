@@ -78,6 +78,7 @@ macro_rules! storage_suite {
             unread_watch_does_not_block_writers_or_skip_events
             values_are_deleted_after_their_lifetime
             watch_reports_progress_up_to_its_start
+            prefix_of_a_value_is_not_known_to_be_empty
         }
     };
     ($(#[$attribute:meta])* shared $factory:expr) => {
@@ -537,6 +538,18 @@ pub async fn unread_watch_does_not_block_writers_or_skip_events(store: Store) {
 
 fn put(body: &str) -> Change {
     Change::Put(Bytes::copy_from_slice(body.as_bytes()))
+}
+
+/// No value is overlooked because its prefix was empty before.
+pub async fn prefix_of_a_value_is_not_known_to_be_empty(store: Store) {
+    let created = create(&store, "/a/1", "x").await;
+    for prefix in ["/a/1", "/a/", "/a", "/", ""] {
+        assert!(!store.is_known_to_be_empty(prefix), "{prefix}");
+        assert_eq!(store.range_recent(prefix).await.unwrap().values.len(), 1, "{prefix}");
+    }
+    delete(&store, "/a/1", created.revision).await;
+    create(&store, "/a/1", "y").await;
+    assert!(!store.is_known_to_be_empty("/a/"));
 }
 
 async fn create(store: &Store, key: &str, body: &str) -> Committed {

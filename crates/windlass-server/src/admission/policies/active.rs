@@ -64,6 +64,9 @@ impl Policies {
 
     /// Returns the current policies. Returns `None` if there are no bindings.
     pub(super) async fn current(&self, registry: &Registry) -> Result<Option<Arc<Snapshot>>, Status> {
+        if registry.storage().is_known_to_be_empty(self.bindings) {
+            return Ok(None);
+        }
         let bindings = self.stored(registry, self.bindings).await?;
         if bindings.is_empty() {
             return Ok(None);

@@ -25,6 +25,7 @@ use crate::{
         expressions::{Expression, OutOfBudget, POLICY_BUDGET},
     },
     registry::{Attributes, Registry},
+    resource::ResourceInfo,
 };
 
 /// The maximum length of a message from an expression, in bytes.
@@ -73,6 +74,8 @@ struct Round<'a> {
     evaluator: Evaluator<'a>,
     registry: &'a Registry,
     write: &'a Attributes,
+    /// The values of the variables, for each version in which policies see the write.
+    subjects: Vec<(Arc<ResourceInfo>, Arc<Subject>)>,
     /// The first denial.
     denial: Option<Denial>,
 }
@@ -87,7 +90,8 @@ pub(super) async fn validate(
     registry: &Registry,
     write: &Attributes,
 ) -> Result<(), Status> {
-    let mut round = Round { evaluator: Evaluator::new(authorizer, registry, write), registry, write, denial: None };
+    let evaluator = Evaluator::new(authorizer, registry, write);
+    let mut round = Round { evaluator, registry, write, subjects: Vec::new(), denial: None };
     for active in policies.active() {
         round.evaluate_policy(active).await?;
     }
@@ -127,7 +131,6 @@ impl Round<'_> {
                 return Ok(());
             }
         };
-        let mut subject: Option<Arc<Subject>> = None;
         let mut annotations = Annotations::new();
         for binding in &active.bindings {
             let params = match self.params(binding, resource.as_ref()).await {
@@ -140,16 +143,13 @@ impl Round<'_> {
             if params.is_empty() {
                 continue;
             }
-            let subject = match &mut subject {
-                Some(subject) => Arc::clone(subject),
-                none => match new_subject(registry, write, &invocation).await {
-                    Ok(new) => Arc::clone(none.insert(Arc::new(new))),
-                    Err(status) => {
-                        let why = format!("failed to convert object version: {}", status.message);
-                        self.misconfigured(policy, Some(binding), &why);
-                        continue;
-                    }
-                },
+            let subject = match self.subject(&invocation).await {
+                Ok(subject) => subject,
+                Err(status) => {
+                    let why = format!("failed to convert object version: {}", status.message);
+                    self.misconfigured(policy, Some(binding), &why);
+                    continue;
+                }
             };
             for param in params {
                 let param = match param.value().await {
@@ -170,6 +170,18 @@ impl Round<'_> {
             write.context.audit.annotate_admission(format!("{}/{key}", policy.name), values.join(", "));
         }
         Ok(())
+    }
+
+    /// Returns the values of the variables in the version of an invocation. Policies share them.
+    async fn subject(&mut self, invocation: &Invocation) -> Result<Arc<Subject>, Status> {
+        let known = self.subjects.iter().find(|(resource, _)| Arc::ptr_eq(resource, &invocation.resource));
+        if let Some((_, subject)) = known {
+            return Ok(Arc::clone(subject));
+        }
+        let namespace = namespace_object(self.registry, self.write).await?;
+        let subject = Arc::new(Subject::of(self.write, invocation, namespace).await?);
+        self.subjects.push((Arc::clone(&invocation.resource), Arc::clone(&subject)));
+        Ok(subject)
     }
 
     /// Returns the parameters of a binding. Returns none if the binding does not match the write. The error is a message.
@@ -216,10 +228,6 @@ impl Round<'_> {
             }
         }
     }
-}
-
-async fn new_subject(registry: &Registry, write: &Attributes, invocation: &Invocation) -> Result<Subject, Status> {
-    Subject::of(write, invocation, namespace_object(registry, write).await?).await
 }
 
 /// Records a failed validation in the audit log.

@@ -12,7 +12,10 @@ use serde_json::{Value, json};
 use windlass_api::Clock;
 
 use super::{policy, send};
-use crate::{AuditConfiguration, AuditFormat, AuditLogOptions, Server, audit::rotation::RotatingFile};
+use crate::{
+    AuditConfiguration, AuditFormat, AuditLogOptions, Server,
+    audit::{backend::Sink, event::Event, log::LogSink, policy::Stage, queue::Entry, rotation::RotatingFile},
+};
 
 fn options(path: PathBuf) -> AuditLogOptions {
     AuditLogOptions { path, ..AuditLogOptions::default() }
@@ -44,6 +47,30 @@ fn file(options: &AuditLogOptions, time: &Arc<Mutex<jiff::Timestamp>>) -> Rotati
     let time = Arc::clone(time);
     file.set_clock(Clock::from_fn(move || *time.lock()));
     file
+}
+
+#[tokio::test]
+async fn request_writes_only_small_events_that_need_no_rotation() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit.log");
+    let sink = LogSink::open(&AuditLogOptions { max_size: 1, ..options(path.clone()) }).unwrap();
+    let event = |length: usize| {
+        let event = Event { user_agent: "x".repeat(length), ..Event::default() };
+        event.render(Stage::ResponseComplete, jiff::Timestamp::UNIX_EPOCH, true)
+    };
+    assert!(sink.write_now(&event(10)).is_none(), "the file must be opened first");
+    let queued = Entry { event: Arc::new(event(10)), audit_id: "id".into(), written: None };
+    assert!(sink.send(&[queued]).await.lost.is_empty());
+    sink.write_now(&event(20)).unwrap().unwrap();
+    assert!(sink.write_now(&event(40 << 10)).is_none(), "large events are queued");
+    let lines = fs::read_to_string(&path).unwrap();
+    assert_eq!(lines.lines().map(|line| line.matches('x').count()).collect::<Vec<_>>(), [10, 20]);
+    let mut written = 0;
+    while let Some(result) = sink.write_now(&event(30 << 10)) {
+        result.unwrap();
+        written += 1;
+    }
+    assert_eq!(written, 33, "the next event does not fit into a megabyte");
 }
 
 #[test]

@@ -3,14 +3,17 @@
 use std::convert::Infallible;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use futures::StreamExt as _;
 use http::Response;
-use http_body_util::Full;
+use http_body::Frame;
+use http_body_util::{Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
+use windlass_api::BoxError;
 
 use super::*;
 use crate::{AdmissionConfiguration, AdmissionPlugins, FrontProxy, ProxyIdentity, User};
@@ -18,6 +21,8 @@ use crate::{AdmissionConfiguration, AdmissionPlugins, FrontProxy, ProxyIdentity,
 const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const THINGS: &str = "/apis/things.example.com/v1/namespaces/default/things";
+
+type BackendBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// An API server for `things.example.com/v1`, as `extension.default.svc`.
 struct Backend {
@@ -33,6 +38,10 @@ struct BackendState {
     certificates: Mutex<usize>,
     is_broken: AtomicBool,
     is_legacy: AtomicBool,
+    /// Only the OpenAPI document of version 2 fails.
+    is_undescribed: AtomicBool,
+    /// The number of requests for it that were answered with 304.
+    unchanged: AtomicUsize,
 }
 
 impl Backend {
@@ -85,7 +94,7 @@ impl Backend {
     }
 }
 
-async fn answer(state: &BackendState, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(state: &BackendState, request: Request<Incoming>) -> Result<Response<BackendBody>, Infallible> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     let kind = json!({"group": "things.example.com", "version": "v1", "kind": "Thing"});
@@ -113,9 +122,24 @@ async fn answer(state: &BackendState, request: Request<Incoming>) -> Result<Resp
                 json!({"paths": {"apis/things.example.com/v1": address, "version": {}}}).to_string(),
             )
         }
+        "/openapi/v2" if state.is_undescribed.load(Ordering::Relaxed) => (500, "text/plain", String::new()),
+        "/openapi/v2" if head.headers.contains_key(header::IF_NONE_MATCH) => {
+            assert_eq!(head.headers[header::IF_NONE_MATCH], "\"first\"");
+            state.unchanged.fetch_add(1, Ordering::Relaxed);
+            (304, "application/json", String::new())
+        }
         "/openapi/v2" => {
             let paths = json!({"/apis/things.example.com/v1/things": {}, "/apis/others.example.com/v1/others": {}});
             (200, "application/json", json!({"paths": paths, "definitions": {}}).to_string())
+        }
+        path if path.ends_with("/incomplete") => {
+            let frames = [Ok(Frame::data(Bytes::from_static(b"incomplete"))), Err("broken".into())];
+            // The first frame is sent before the error.
+            let frames = futures::stream::iter(frames).then(async |frame| {
+                time::sleep(Duration::from_millis(10)).await;
+                frame
+            });
+            return Ok(Response::new(StreamBody::new(frames.boxed()).boxed_unsync()));
         }
         path if path.ends_with("/moved") => (302, "text/plain", String::new()),
         path => {
@@ -137,7 +161,8 @@ async fn answer(state: &BackendState, request: Request<Incoming>) -> Result<Resp
     }
     let response = Response::builder().status(code).header(header::CONTENT_TYPE, content_type);
     let response = if code == 302 { response.header(header::LOCATION, "/elsewhere") } else { response };
-    Ok(response.header("x-own", "1").body(Full::from(text)).unwrap())
+    let response = response.header(header::ETAG, "\"first\"").header("x-own", "1");
+    Ok(response.body(Full::from(text).map_err(Into::into).boxed_unsync()).unwrap())
 }
 
 /// Waits until the condition of the API service has a reason, and returns its message.
@@ -231,6 +256,22 @@ async fn requests_are_forwarded_with_the_user_and_without_credentials() {
 }
 
 #[tokio::test]
+async fn incomplete_response_of_another_server_is_incomplete() {
+    let backend = Backend::start().await;
+    let server = Server::builder().token("TOKEN").build();
+    backend.register(&server.service()).await;
+    reason_becomes(&server.service(), "Passed").await;
+    let path = format!("{THINGS}/incomplete");
+    let answer = server.service().oneshot(request("GET", &path).body(String::new()).unwrap()).await.unwrap();
+    let error = answer.into_body().collect().await.unwrap_err();
+    assert!(error.to_string().starts_with("the response is incomplete: "), "{error}");
+    let running = sockets::Running::of(server, None).await;
+    let sent = running.raw(sockets::head("GET", &path, "")).await;
+    assert!(sent.contains("incomplete") && !sent.contains("\r\n0\r\n"), "{sent}");
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn discovery_contains_the_groups_of_other_servers() {
     let backend = Backend::start().await;
     let service = server().service();
@@ -263,6 +304,57 @@ async fn discovery_contains_the_groups_of_other_servers() {
     assert_eq!(get(&service, THINGS).await.code, 404);
     let paths = get(&service, "/openapi/v2").await.json()["paths"].take();
     assert!(paths.get("/apis/things.example.com/v1/things").is_none());
+}
+
+#[tokio::test]
+async fn openapi_of_another_server_is_kept_and_read_only_if_changed() {
+    async fn is_described(service: &Service) -> bool {
+        let document = get(service, "/openapi/v2").await.json();
+        document["paths"].get("/apis/things.example.com/v1/things").is_some()
+    }
+    /// A change of the service causes a check.
+    async fn check(service: &Service, round: u32) {
+        let patch = json!({"metadata": {"annotations": {"round": round.to_string()}}}).to_string();
+        let path = "/api/v1/namespaces/default/services/extension";
+        let patch = request("PATCH", path).header(header::CONTENT_TYPE, "application/merge-patch+json").body(patch);
+        assert_eq!(send(service, patch.unwrap()).await.code, 200);
+    }
+    let backend = Backend::start().await;
+    let service = server().service();
+    backend.register(&service).await;
+    version_becomes(&service, "Current").await;
+    let described = async {
+        while !is_described(&service).await {
+            time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    time::timeout(DEADLINE, described).await.unwrap();
+
+    backend.state.is_broken.store(true, Ordering::Relaxed);
+    check(&service, 1).await;
+    version_becomes(&service, "Stale").await;
+    assert!(is_described(&service).await, "the server does not answer");
+
+    backend.state.is_undescribed.store(true, Ordering::Relaxed);
+    backend.state.is_broken.store(false, Ordering::Relaxed);
+    check(&service, 2).await;
+    version_becomes(&service, "Current").await;
+    assert!(is_described(&service).await, "only this document fails");
+    assert_eq!(backend.state.unchanged.load(Ordering::Relaxed), 0);
+
+    backend.state.is_broken.store(true, Ordering::Relaxed);
+    check(&service, 3).await;
+    version_becomes(&service, "Stale").await;
+    backend.state.is_undescribed.store(false, Ordering::Relaxed);
+    backend.state.is_broken.store(false, Ordering::Relaxed);
+    check(&service, 4).await;
+    let unchanged = async {
+        while backend.state.unchanged.load(Ordering::Relaxed) == 0 {
+            time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    time::timeout(DEADLINE, unchanged).await.unwrap();
+    assert!(is_described(&service).await, "the document is unchanged");
 }
 
 #[tokio::test]

@@ -100,6 +100,33 @@ async fn bodies_have_the_class_of_their_user() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn users_are_flows_in_levels_without_queues_and_without_fairness() {
+    let server = server();
+    let admin = server.service();
+    create(&admin, "mine", json!({"nominalConcurrencyShares": 5, "limitResponse": {"type": "Reject"}}), "nobody").await;
+    let mut divided = schema("divided", "mine", "");
+    divided["spec"]["distinguisherMethod"] = json!({"type": "ByUser"});
+    divided["spec"]["rules"] = json!([{
+        "subjects": [{"kind": "Group", "group": {"name": "system:authenticated"}}],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+    }]);
+    divided["spec"]["matchingPrecedence"] = 5.into();
+    assert_eq!(post(&admin, SCHEMAS, divided).await.code, 201);
+    let mut flows = Vec::new();
+    let unfair = Server::builder().priority_and_fairness(false).build();
+    for server in [&server, &unfair] {
+        for name in ["jane", "joe"] {
+            let request = request("GET", "/api").body(String::new()).unwrap();
+            let answer = server.service().acting_as(User::new(name)).oneshot(request).await.unwrap();
+            let class = answer.body().class();
+            assert!(matches!(class, Class::Flow { .. }), "{name}: {class:?}");
+            flows.push(class);
+        }
+    }
+    assert!(flows.chunks(2).all(|users| users[0] != users[1]), "{flows:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn changed_objects_apply_to_the_next_request() {
     let server = server();
     let (admin, jane) = (server.service(), server.service().acting_as(User::new("jane")));

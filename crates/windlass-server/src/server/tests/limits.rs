@@ -1,12 +1,20 @@
 //! Tests with clients that do not read, do not finish requests or do not disconnect.
 
+use futures::{FutureExt, future::BoxFuture};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use super::{
     sockets::{Running, head, rest, tls_connect, until},
     *,
 };
-use crate::Limits;
+use crate::{
+    Limits,
+    storage::{
+        Change, CommitError, Committed, EventStream, Expect, MemoryStorage, Range, RangeQuery, Revision, Storage,
+        StorageError, StoredValue,
+    },
+    turns::Class,
+};
 
 const MEBIBYTE: usize = 1 << 20;
 
@@ -81,6 +89,35 @@ async fn unread_responses_are_limited() {
     assert!(refused > 0);
     eventually("all is given back, read or not", || budget.held() == 0).await;
     drop((client, unread));
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn unread_responses_occupy_no_turns() {
+    let (running, identity) = running(Limits::default()).await;
+    large_config_map(&running.server).await;
+    let budget = Arc::clone(running.server.inner().budget());
+    let free = || {
+        let account = budget.open();
+        std::iter::from_fn(|| FutureExt::now_or_never(Arc::clone(account.turns()).take(Class::Other)))
+            .collect::<Vec<_>>()
+            .len()
+    };
+    let all = free();
+    let mut unread = Vec::new();
+    for _ in 0..2 * all {
+        // The window closes within the first slice.
+        let mut client = http2(&running, &identity, 160 << 10).await;
+        let answer = client.send_request(ask(&format!("{CONFIG_MAPS}/large"))).await.unwrap();
+        eventually("the response waits for its client", || budget.held() > 0).await;
+        unread.push((client, answer));
+    }
+    eventually("no response occupies a turn", || free() == all).await;
+    assert!(budget.held() > all * MEBIBYTE, "{} bytes", budget.held());
+    let (_client, answer) = unread.pop().unwrap();
+    let read = answer.into_body().collect().await.unwrap().to_bytes();
+    assert!(read.len() > MEBIBYTE, "the rest is sent when the client reads");
+    drop(unread);
     running.stop().await;
 }
 
@@ -161,4 +198,58 @@ async fn idle_connections_are_closed_at_the_limit() {
     post(&running.server.service(), "/api/v1/namespaces", namespace).await;
     until(&mut watching, r#""name":"new""#).await;
     running.stop().await;
+}
+
+/// A storage that keeps no values in memory.
+#[derive(Debug)]
+struct Loading(MemoryStorage);
+
+impl Storage for Loading {
+    fn revision(&self) -> BoxFuture<'_, Result<Revision, StorageError>> {
+        self.0.revision()
+    }
+
+    fn get<'a>(
+        &'a self,
+        key: &'a str,
+        at: Option<Revision>,
+    ) -> BoxFuture<'a, Result<(Revision, Option<StoredValue>), StorageError>> {
+        self.0.get(key, at)
+    }
+
+    fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>> {
+        self.0.range(query)
+    }
+
+    fn commit<'a>(
+        &'a self,
+        key: &'a str,
+        expect: Expect,
+        change: Change,
+    ) -> BoxFuture<'a, Result<Committed, CommitError>> {
+        self.0.commit(key, expect, change)
+    }
+
+    fn watch<'a>(&'a self, prefix: &'a str, after: Revision) -> BoxFuture<'a, Result<EventStream, StorageError>> {
+        self.0.watch(prefix, after)
+    }
+
+    fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), StorageError>> {
+        self.0.compact(upto)
+    }
+}
+
+#[tokio::test]
+async fn lists_that_the_storage_reads_are_charged() {
+    for is_in_memory in [true, false] {
+        let storage = MemoryStorage::new();
+        let storage: Arc<dyn Storage> = if is_in_memory { Arc::new(storage) } else { Arc::new(Loading(storage)) };
+        let server = Server::builder().storage(storage).build();
+        large_config_map(&server).await;
+        for encoding in ["application/json", "application/yaml"] {
+            let list = request("GET", CONFIG_MAPS).header(header::ACCEPT, encoding).body(String::new()).unwrap();
+            let held = server.service().oneshot(list).await.unwrap().body().held_bytes();
+            assert_eq!(held > MEBIBYTE, !is_in_memory, "{encoding}: {held}");
+        }
+    }
 }

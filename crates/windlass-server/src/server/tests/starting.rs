@@ -122,7 +122,7 @@ async fn waiting_requests_share_a_failed_start() {
     assert_eq!(later.code, 200, "{}", later.body);
 }
 
-fn api(field: &str) -> ExtensionApi {
+pub(super) fn api(field: &str) -> ExtensionApi {
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
         field: {"type": "string"}}}}});
     ExtensionApi::new().definition(json!({

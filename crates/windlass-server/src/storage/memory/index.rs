@@ -137,6 +137,12 @@ impl Index {
         visited.cloned()
     }
 
+    /// Reports whether no key, not even a deleted one with history, has the prefix.
+    pub(super) fn is_empty_below(&self, prefix: &str) -> bool {
+        let mut keys = self.keys.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        keys.next().is_none_or(|(key, _)| !key.starts_with(prefix))
+    }
+
     /// Returns the index's allocation of `key`, or a new one.
     pub(super) fn shared_key(&self, key: &str) -> Arc<str> {
         self.keys.get_key_value(key).map_or_else(|| Arc::from(key), |(key, _)| Arc::clone(key))

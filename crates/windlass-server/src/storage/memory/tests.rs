@@ -33,6 +33,16 @@ fn retained(storage: &MemoryStorage) -> usize {
 }
 
 #[tokio::test]
+async fn prefix_without_keys_is_known_to_be_empty() {
+    let storage = MemoryStorage::new();
+    write(&storage, "/a/1", b"x", 1).await;
+    write(&storage, "/c/1", b"x", 1).await;
+    for prefix in ["/b/", "/a/2", "/a0", "/d"] {
+        assert!(storage.is_known_to_be_empty(prefix), "{prefix}");
+    }
+}
+
+#[tokio::test]
 async fn retention_limits_events_and_versions() {
     let storage = MemoryStorage::with_retention(Retention { events: 10, bytes: usize::MAX, ..Retention::default() });
     let last = write(&storage, "/a", b"1", 100).await;

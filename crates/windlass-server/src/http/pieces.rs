@@ -1,0 +1,271 @@
+//! Long lists, rendered piece by piece.
+
+use bytes::Bytes;
+use futures::{StreamExt as _, stream};
+use http::{HeaderValue, Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::task;
+
+use super::{
+    body::{Body, BodyError},
+    json::{self, Indenter},
+    media::{Encoding, MetaVersion},
+    respond::{partial, respond},
+};
+use crate::{
+    codec::{ProtobufList, to_yaml, to_yaml_item},
+    encoded::Style,
+    offload::offload,
+    resource::Item,
+};
+
+/// The approximate size of the pieces of a long list in bytes.
+const PIECE: usize = 64 << 10;
+
+/// The maximum size of the objects in such a piece. In some views an object is much smaller.
+const PIECE_OBJECTS: usize = 256 << 10;
+
+/// The number of pieces that are copied before other requests may run.
+const COPIED: usize = 4;
+
+/// The end of a table; the rows are its last field.
+const END_OF_TABLE: &[u8] = b"]}";
+
+/// The bytes before and after the items of a list.
+pub(super) struct Frame {
+    form: Form,
+    head: Vec<u8>,
+    tail: Vec<u8>,
+}
+
+/// The form of the items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Json,
+    Yaml,
+}
+
+impl Frame {
+    /// Creates the frame of a list in JSON.
+    pub(super) fn new(kind: &str, api_version: &str, metadata: &Value, style: Style) -> Self {
+        let (kind, api_version) = (json::encode(&kind), json::encode(&api_version));
+        let metadata = json::encode(metadata);
+        let parts: (Vec<&[u8]>, Vec<&[u8]>) = match style {
+            Style::BuiltIn => (
+                vec![
+                    b"{\"kind\":",
+                    &kind,
+                    b",\"apiVersion\":",
+                    &api_version,
+                    b",\"metadata\":",
+                    &metadata,
+                    b",\"items\":[",
+                ],
+                vec![b"]}\n"],
+            ),
+            Style::Custom => (
+                vec![b"{\"apiVersion\":", &api_version, b",\"items\":["],
+                vec![b"],\"kind\":", &kind, b",\"metadata\":", &metadata, b"}\n"],
+            ),
+        };
+        Self { form: Form::Json, head: parts.0.concat(), tail: parts.1.concat() }
+    }
+
+    /// Creates the frame of a list in YAML, whose keys are sorted.
+    pub(super) fn of_yaml(kind: &str, api_version: &str, metadata: &Value) -> Self {
+        let head = to_yaml(&json!({"apiVersion": api_version})) + "items:\n";
+        let tail = to_yaml(&json!({"kind": kind, "metadata": metadata}));
+        Self { form: Form::Yaml, head: head.into(), tail: tail.into() }
+    }
+
+    /// Creates the frame of a table from a table without rows.
+    pub(super) fn of_table(mut none: Vec<u8>) -> Self {
+        let tail = none.split_off(none.len().saturating_sub(END_OF_TABLE.len()));
+        debug_assert_eq!(tail, END_OF_TABLE, "the rows are the last field");
+        Self { form: Form::Json, head: none, tail: [END_OF_TABLE, b"\n"].concat() }
+    }
+}
+
+/// The pieces of a list, each rendered when it is requested.
+pub(super) struct Pieces<R> {
+    frame: Frame,
+    items: std::vec::IntoIter<Item>,
+    state: State,
+    render: R,
+    /// Set if the list is indented.
+    indenter: Option<Indenter>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Head,
+    /// At least one item has been written.
+    Items,
+    Done,
+}
+
+impl<R: Fn(&Item, &mut Vec<u8>) + Send + 'static> Pieces<R> {
+    /// Creates the pieces of a list. `render` appends an item in JSON.
+    pub(super) fn new(frame: Frame, items: Vec<Item>, render: R) -> Self {
+        Self { frame, items: items.into_iter(), state: State::Head, render, indenter: None }
+    }
+
+    /// Indents the list if it is JSON.
+    #[must_use]
+    pub(super) fn indented(self, is_indented: bool) -> Self {
+        Self { indenter: is_indented.then(Indenter::default), ..self }
+    }
+
+    /// Reports whether the frame is in YAML.
+    pub(super) fn is_yaml(&self) -> bool {
+        self.frame.form == Form::Yaml
+    }
+
+    /// Returns a body that is rendered while it is sent: on the threads for long computations, or, if the items are only
+    /// copied, in its task.
+    pub(super) fn into_body(mut self, is_copied: bool) -> Body {
+        if !is_copied {
+            // The response begins at once, which frees the seats of the request: other users need not wait for it.
+            return Body::fallible(stream::try_unfold(self, |mut pieces| async {
+                if pieces.state == State::Done {
+                    return Ok(None);
+                }
+                let (piece, pieces) = offload(move || (pieces.next(), pieces)).await.map_err(BodyError::new)?;
+                Ok(piece.map(|piece| (piece, pieces)))
+            }));
+        }
+        let first = self.next().unwrap_or_default();
+        if self.state == State::Done {
+            return Body::whole(first);
+        }
+        let rest = stream::unfold((self, 0), |(mut pieces, copied)| async move {
+            if copied == COPIED {
+                task::yield_now().await;
+            }
+            Some((pieces.next()?, (pieces, copied % COPIED + 1)))
+        });
+        Body::frames(stream::iter([first]).chain(rest))
+    }
+}
+
+impl<R: Fn(&Item, &mut Vec<u8>)> Iterator for Pieces<R> {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let mut out = Vec::new();
+        match self.state {
+            State::Done => return None,
+            State::Head => out = std::mem::take(&mut self.frame.head),
+            State::Items => out.reserve(PIECE + PIECE / 8),
+        }
+        let mut read = 0;
+        while out.len() < PIECE && read < PIECE_OBJECTS {
+            let Some(item) = self.items.next() else {
+                out.extend_from_slice(&self.frame.tail);
+                self.state = State::Done;
+                break;
+            };
+            read += item.encoded.len_hint();
+            match self.frame.form {
+                Form::Json => {
+                    if self.state == State::Items {
+                        out.push(b',');
+                    }
+                    (self.render)(&item, &mut out);
+                }
+                Form::Yaml => {
+                    let mut json = Vec::with_capacity(item.encoded.len_hint());
+                    (self.render)(&item, &mut json);
+                    let value: Value = serde_json::from_slice(&json).expect("the server encoded this JSON");
+                    out.extend_from_slice(to_yaml_item(&value).as_bytes());
+                }
+            }
+            self.state = State::Items;
+        }
+        if let Some(indenter) = &mut self.indenter {
+            out = indenter.indent(&out);
+        }
+        Some(out.into())
+    }
+}
+
+/// A list in protobuf. The encoding starts with the length, so all of it is encoded before the first piece is sent.
+pub(super) struct ProtobufPieces {
+    head: Value,
+    kind: ProtobufList,
+    /// The version of the metadata in a partial list.
+    version: Option<MetaVersion>,
+    /// The items that are not encoded yet.
+    items: std::vec::IntoIter<Item>,
+    pieces: Vec<Bytes>,
+    last: Vec<u8>,
+    length: usize,
+}
+
+impl ProtobufPieces {
+    /// Begins a list with this head. Returns `None` if it has no protobuf message.
+    pub(super) fn new(head: Value, version: Option<MetaVersion>, items: Vec<Item>) -> Option<Self> {
+        let kind = ProtobufList::of(&head)?;
+        let items = items.into_iter();
+        Some(Self { head, kind, version, items, pieces: Vec::new(), last: Vec::new(), length: 0 })
+    }
+
+    /// Reports whether all items are encoded.
+    pub(super) fn is_complete(&self) -> bool {
+        self.items.as_slice().is_empty()
+    }
+
+    /// Encodes items of about this number of bytes.
+    pub(super) fn push(&mut self, bytes: usize) {
+        let mut read = 0;
+        while read < bytes
+            && let Some(item) = self.items.next()
+        {
+            read += item.encoded.len_hint();
+            let mut value = item.value();
+            if let Some(version) = self.version {
+                value = partial(value, version);
+            }
+            self.kind.push(&value, &mut self.last);
+            if self.last.len() >= PIECE {
+                self.length += self.last.len();
+                self.pieces.push(Bytes::from(std::mem::take(&mut self.last)));
+            }
+        }
+    }
+
+    /// Encodes the rest, and returns the response.
+    pub(super) fn finish(mut self) -> Response<Body> {
+        self.push(usize::MAX);
+        let length = self.length + self.last.len();
+        let (first, end) = self.kind.frame(&self.head, length);
+        self.last.extend_from_slice(end);
+        let pieces = std::iter::once(Bytes::from(first)).chain(self.pieces);
+        let body = Body::pieces(pieces.chain(std::iter::once(Bytes::from(self.last))).collect());
+        respond(StatusCode::OK, HeaderValue::from_static(Encoding::Protobuf.media_type()), body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+    use crate::offload::all_turns;
+
+    #[tokio::test]
+    async fn body_fails_if_the_runtime_of_its_rendering_ends() {
+        let frame = Frame::new("List", "v1", &json!({}), Style::BuiltIn);
+        let mut body = Pieces::new(frame, Vec::new(), Item::render_item).into_body(false);
+        let other = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let _all = all_turns().await;
+        {
+            let _entered = other.enter();
+            assert!(body.frame().now_or_never().is_none());
+        }
+        other.shutdown_background();
+        let error = body.frame().await.unwrap().unwrap_err();
+        assert!(error.to_string().starts_with("the response is incomplete: "), "{error}");
+    }
+}
