@@ -25,7 +25,6 @@ mod environment;
 pub(crate) mod fit;
 mod fleet;
 mod kubelet;
-mod ledger;
 mod lifecycle;
 mod pod_metrics;
 mod notes;

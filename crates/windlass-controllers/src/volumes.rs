@@ -109,10 +109,9 @@ pub(crate) fn claims() -> Watch<PersistentVolumeClaim> {
 
 /// Returns the volumes that a claim may get: those reserved for its name, and the free ones.
 pub(crate) fn candidates(
-    cx: &Context,
+    store: &Lister<PersistentVolume>,
     claim: &PersistentVolumeClaim,
 ) -> Result<Vec<Arc<PersistentVolume>>, ReconcileError> {
-    let store = cx.store::<PersistentVolume>();
     let mut found = store.by_index(BY_CLAIM.name(), &claim.object_ref().to_string())?;
     found.extend(store.by_index(BY_CLAIM.name(), FREE)?);
     found.iter().map(|volume| Ok(volume.get()?)).collect()

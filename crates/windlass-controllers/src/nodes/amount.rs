@@ -9,7 +9,7 @@ const NANO: i128 = 1_000_000_000;
 const MOST: i128 = i128::MAX / (1 << 20);
 
 /// An exact amount, in billionths of its unit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Amount(i128);
 
 impl Amount {
@@ -24,6 +24,17 @@ impl Amount {
 
     pub(crate) fn minus(self, other: Self) -> Self {
         self.plus(Self(-other.0))
+    }
+
+    /// Parses a quantity; an invalid one counts as zero.
+    pub(crate) fn parse(text: &str) -> Self {
+        Self::from(&ApiQuantity(text.to_owned()))
+    }
+
+    /// Returns the part that this amount is of a whole. Returns `None` if the whole is zero.
+    #[allow(clippy::cast_precision_loss, reason = "scores need no exact values")]
+    pub(crate) fn ratio(self, whole: Self) -> Option<f64> {
+        (whole.0 > 0).then(|| self.0 as f64 / whole.0 as f64)
     }
 }
 

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::{
-    core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod},
+    core::v1::{PersistentVolume, PersistentVolumeClaim, Pod},
     storage::v1::StorageClass,
 };
 use windlass_api::{ObjectExt, ObjectRef};
-use windlass_client::Error;
-use windlass_runtime::Context;
+use windlass_cache::Lister;
+use windlass_client::{Client, Error};
 
-use super::fit::FitError;
+use super::{fit::Labeled, scheduler::reason::Reason};
 use crate::{
     consumers::claims_of,
     error::ReconcileError,
@@ -44,6 +44,23 @@ struct Waiting {
     candidates: Vec<Arc<PersistentVolume>>,
 }
 
+/// A change that gives a claim a volume.
+#[derive(Debug)]
+pub(super) enum Change {
+    /// Reserves an existing volume.
+    Reserve(Box<PersistentVolume>),
+    /// Requests a new volume from the provisioner.
+    Provision(Box<PersistentVolumeClaim>),
+}
+
+/// The stores of claims, volumes and classes.
+#[derive(Clone, Debug)]
+pub(super) struct Stores {
+    pub(super) claims: Lister<PersistentVolumeClaim>,
+    pub(super) volumes: Lister<PersistentVolume>,
+    pub(super) classes: Lister<StorageClass>,
+}
+
 /// The source of the volume of a waiting claim on a node.
 #[derive(Debug)]
 enum Supply<'c> {
@@ -55,11 +72,11 @@ enum Supply<'c> {
 
 impl Consumption {
     /// Looks up the claims of a pod. The inner error is the reason why the pod cannot be scheduled on any node.
-    pub(super) fn of(pod: &Pod, cx: &Context) -> Result<Result<Self, String>, ReconcileError> {
+    pub(super) fn of(pod: &Pod, stores: &Stores) -> Result<Result<Self, String>, ReconcileError> {
         let mut consumption = Self::default();
         let mut is_unbound = false;
         for key in claims_of(pod) {
-            let Some(claim) = cx.store::<PersistentVolumeClaim>().get(&key) else {
+            let Some(claim) = stores.claims.get(&key) else {
                 return Ok(Err(missing(pod, key.name())));
             };
             let claim = claim.get()?;
@@ -73,17 +90,17 @@ impl Consumption {
                 return Ok(Err(format!("persistentvolumeclaim {:?} is being deleted", claim.name())));
             }
             if is_bound(&claim) {
-                match cx.store::<PersistentVolume>().get(&ObjectRef::new(volume_of(&claim).unwrap_or_default())) {
+                match stores.volumes.get(&ObjectRef::new(volume_of(&claim).unwrap_or_default())) {
                     Some(volume) => consumption.volumes.push(volume.get()?),
                     None => consumption.lacks_volume = true,
                 }
                 continue;
             }
-            let class = cx.store::<StorageClass>().get(&ObjectRef::new(class_of_claim(&claim)));
+            let class = stores.classes.get(&ObjectRef::new(class_of_claim(&claim)));
             let class = class.map(|class| class.get()).transpose()?;
             match class.filter(|class| waits_for_consumer(class) && volume_of(&claim).is_none()) {
                 Some(class) => {
-                    let candidates = candidates(cx, &claim)?;
+                    let candidates = candidates(&stores.volumes, &claim)?;
                     consumption.waiting.push(Waiting { claim, class, candidates });
                 }
                 None => is_unbound = true,
@@ -97,14 +114,14 @@ impl Consumption {
     }
 
     /// Checks that a node reaches all volumes, and that waiting claims can get volumes there.
-    pub(super) fn fit(&self, node: &Node) -> Result<(), FitError> {
+    pub(super) fn fit(&self, node: &dyn Labeled) -> Result<(), Reason> {
         if self.lacks_volume {
-            return Err(FitError::LostVolume);
+            return Err(Reason::LostVolume);
         }
         if !self.volumes.iter().all(|volume| reaches(volume, node)) {
-            return Err(FitError::Unreachable);
+            return Err(Reason::Unreachable);
         }
-        self.supplies(node).map(drop).ok_or(FitError::NoVolume)
+        self.supplies(node).map(drop).ok_or(Reason::NoVolume)
     }
 
     /// Reports whether all claims are bound.
@@ -112,32 +129,27 @@ impl Consumption {
         self.waiting.is_empty()
     }
 
-    /// Reserves volumes that the node reaches, and requests missing ones from provisioners.
-    pub(super) async fn bind_on(&self, node: &Node, cx: &Context) -> Result<(), ReconcileError> {
-        for (waiting, supply) in self.waiting.iter().zip(self.supplies(node).unwrap_or_default()) {
-            let written = match supply {
-                Supply::Volume(volume) => match reserved(volume, &waiting.claim) {
-                    Some(reserved) => cx.client().update(&reserved).await.map(drop),
-                    None => Ok(()),
-                },
-                Supply::Provisioner if waiting.selected_node().is_some() => Ok(()),
-                Supply::Provisioner => {
-                    let mut asking = (*waiting.claim).clone();
-                    asking.annotations_mut().insert(SELECTED_NODE.to_owned(), node.name().to_owned());
-                    cx.client().update(&asking).await.map(drop)
-                }
-            };
-            written.or_else(await_event)?;
-        }
-        Ok(())
+    /// Returns the changes that reserve volumes which the node reaches, and request missing ones from provisioners.
+    pub(super) fn changes_on(&self, node: &dyn Labeled) -> Vec<Change> {
+        let supplies = self.supplies(node).unwrap_or_default();
+        let changes = self.waiting.iter().zip(supplies).filter_map(|(waiting, supply)| match supply {
+            Supply::Volume(volume) => reserved(volume, &waiting.claim).map(|volume| Change::Reserve(Box::new(volume))),
+            Supply::Provisioner if waiting.selected_node().is_some() => None,
+            Supply::Provisioner => {
+                let mut asking = (*waiting.claim).clone();
+                asking.annotations_mut().insert(SELECTED_NODE.to_owned(), node.node_name().to_owned());
+                Some(Change::Provision(Box::new(asking)))
+            }
+        });
+        changes.collect()
     }
 
     /// Finds a volume source on a node for each waiting claim. Returns `None` if one has none.
-    fn supplies(&self, node: &Node) -> Option<Vec<Supply<'_>>> {
+    fn supplies(&self, node: &dyn Labeled) -> Option<Vec<Supply<'_>>> {
         let mut taken = Vec::new();
         let mut supplies = Vec::new();
         for waiting in &self.waiting {
-            let is_elsewhere = waiting.selected_node().is_some_and(|selected| selected != node.name());
+            let is_elsewhere = waiting.selected_node().is_some_and(|selected| selected != node.node_name());
             if is_elsewhere {
                 return None;
             }
@@ -164,9 +176,18 @@ impl Waiting {
     }
 }
 
-/// Ignores conflicts and missing objects: the event of the change queues the pod again.
-fn await_event(error: Error) -> Result<(), Error> {
-    if error.is_conflict() || error.is_not_found() { Ok(()) } else { Err(error) }
+impl Change {
+    /// Sends the change. Ignores conflicts and missing objects: the event of the change tries the pod again.
+    pub(super) async fn send(&self, client: &Client) -> Result<(), Error> {
+        let written = match self {
+            Self::Reserve(volume) => client.update(&**volume).await.map(drop),
+            Self::Provision(claim) => client.update(&**claim).await.map(drop),
+        };
+        match written {
+            Err(error) if error.is_conflict() || error.is_not_found() => Ok(()),
+            other => other,
+        }
+    }
 }
 
 fn missing(pod: &Pod, claim: &str) -> String {
@@ -179,18 +200,19 @@ fn missing(pod: &Pod, claim: &str) -> String {
 }
 
 /// Reports whether the provisioner of a class can create volumes for a node.
-fn provides_for(class: &StorageClass, node: &Node) -> bool {
+fn provides_for(class: &StorageClass, node: &dyn Labeled) -> bool {
     let topologies = class.allowed_topologies.as_deref().unwrap_or_default();
     let is_allowed = topologies.is_empty()
         || topologies.iter().any(|term| {
             let mut rules = term.match_label_expressions.iter().flatten();
-            rules.all(|rule| node.labels().get(&rule.key).is_some_and(|label| rule.values.contains(label)))
+            rules.all(|rule| node.label(&rule.key).is_some_and(|label| rule.values.iter().any(|value| value == label)))
         });
     class.provisioner != NO_PROVISIONER && is_allowed
 }
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Node;
     use serde_json::{Value, json};
 
     use super::*;
@@ -224,16 +246,16 @@ mod tests {
         }
     }
 
-    fn fits(consumption: &Consumption) -> [Result<(), FitError>; 3] {
+    fn fits(consumption: &Consumption) -> [Result<(), Reason>; 3] {
         ["a", "b", "c"].map(|name| consumption.fit(&node(name)))
     }
 
     #[test]
     fn bound_claims_keep_a_pod_where_their_volumes_are() {
         let bound = Consumption { volumes: vec![volume("v", "b")], ..Consumption::default() };
-        assert_eq!(fits(&bound), [Err(FitError::Unreachable), Ok(()), Err(FitError::Unreachable)]);
+        assert_eq!(fits(&bound), [Err(Reason::Unreachable), Ok(()), Err(Reason::Unreachable)]);
         let lost = Consumption { lacks_volume: true, ..Consumption::default() };
-        assert_eq!(lost.fit(&node("a")), Err(FitError::LostVolume));
+        assert_eq!(lost.fit(&node("a")), Err(Reason::LostVolume));
     }
 
     #[test]
@@ -244,7 +266,7 @@ mod tests {
             let waiting = names.map(|name| waiting(name, json!({}), NO_PROVISIONER, &volumes)).collect();
             Consumption { waiting, ..Consumption::default() }
         };
-        assert_eq!((claims(1).fit(&node("a")), claims(2).fit(&node("a"))), (Ok(()), Err(FitError::NoVolume)));
+        assert_eq!((claims(1).fit(&node("a")), claims(2).fit(&node("a"))), (Ok(()), Err(Reason::NoVolume)));
     }
 
     #[test]
@@ -253,8 +275,8 @@ mod tests {
             waiting: vec![waiting("one", annotations, "example.com/disks", &[])],
             ..Consumption::default()
         };
-        assert_eq!(fits(&asks(json!({}))), [Ok(()), Ok(()), Err(FitError::NoVolume)]);
+        assert_eq!(fits(&asks(json!({}))), [Ok(()), Ok(()), Err(Reason::NoVolume)]);
         let selected = asks(json!({SELECTED_NODE: "b"}));
-        assert_eq!(fits(&selected), [Err(FitError::NoVolume), Ok(()), Err(FitError::NoVolume)]);
+        assert_eq!(fits(&selected), [Err(Reason::NoVolume), Ok(()), Err(Reason::NoVolume)]);
     }
 }

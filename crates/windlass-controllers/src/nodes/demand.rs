@@ -37,10 +37,6 @@ impl Demand {
         self.combine(other, Amount::plus);
     }
 
-    pub(crate) fn subtract(&mut self, other: &Self) {
-        self.combine(other, Amount::minus);
-    }
-
     fn of_spec(spec: &PodSpec) -> Self {
         let mut running = Self::default();
         for container in &spec.containers {

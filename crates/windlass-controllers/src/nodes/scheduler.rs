@@ -1,331 +1,407 @@
-//! Scheduler: selects a node for each unscheduled pod.
+//! Scheduler: selects a node for each pod of `default-scheduler`, by the rules of kube-scheduler.
 //!
-//! Nodes are selected one after the other, with a [`Ledger`] that records each choice at once; bindings are sent in
-//! parallel. If a pod fits on no node, its condition gives the reason. It is retried when a node changes or another pod
-//! leaves. Preemption is not implemented, and the only score is the number of pods on a node.
+//! One task makes all decisions, one after the other, from a [`Snapshot`](snapshot::Snapshot) of the nodes and their
+//! pods. Events keep the snapshot up to date; no object is decoded for a decision, except for pods with claims. A
+//! selected node is recorded at once, and the binding is sent in parallel with others. If the binding fails, the record
+//! is removed and the pod is tried again.
+//!
+//! A pod that fits on no node waits in the [`Queue`] for an event that may help. Its condition has the reasons, with the
+//! texts of kube-scheduler. It may preempt pods of lower priority.
 //!
 //! If the nodes have storage, a pod with unbound claims waits. For claims with the binding mode `WaitForFirstConsumer`,
 //! the node is selected first.
+//!
+//! Not implemented: dynamic resource allocation, pod groups, limits of volumes per node, the score of images, default
+//! spread constraints. Affinity to nominated pods is not considered, only their resources and ports.
+
+mod affinity;
+mod counts;
+mod decide;
+mod filter;
+mod nominations;
+mod observe;
+mod preemption;
+mod profile;
+mod queue;
+pub(super) mod reason;
+mod score;
+mod snapshot;
+mod spread;
+mod writes;
 
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 use k8s_openapi::api::{
-    core::v1::{Binding, Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod, PodCondition},
+    core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+    policy::v1::PodDisruptionBudget,
     storage::v1::StorageClass,
 };
-use parking_lot::Mutex;
-use serde_json::json;
-use windlass_api::{ObjectExt, ObjectKey, ObjectRef, Patch, Resource, Status, WriteOptions, format_time};
-use windlass_cache::{Cached, Lister};
-use windlass_client::{Client, Error, request::Target};
-use windlass_runtime::{
-    Action, Context, Controller, Manager, Predicate, Watch,
-    events::{Note, Recorder},
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    task::JoinSet,
+    time::{Instant, sleep_until},
 };
+use windlass_api::{Object, ObjectKey, ObjectRef};
+use windlass_cache::{Cached, HandlerOptions, Notification, Registrations};
+use windlass_client::Error;
+use windlass_runtime::{Group, Manager, Result, RunnableContext, Task, Watch};
 
+use self::{
+    decide::{Candidate, Core, Failure, Nomination},
+    preemption::Victims,
+    profile::Profiles,
+    queue::{Queue, Queued},
+    reason::Causes,
+    snapshot::{Placed, Slot},
+    writes::{Report, Writer},
+};
 use super::{
-    consumers::Consumption,
-    ledger::{Ledger, PodState, Unschedulable},
+    consumers::{Consumption, Stores},
+    fit::Labeled,
     storage::Storage,
 };
 use crate::{
-    consumers::{claims_of, consumers, consumers_of},
-    error::ReconcileError,
-    pods,
-    volumes::{claims, holder_of, volumes},
+    consumers::consumers,
+    volumes::{claims, volumes},
 };
 
 /// The name in logs, and the field manager.
 const NAME: &str = "scheduler";
 
-/// The number of bindings sent at the same time.
-const WORKERS: usize = 16;
+/// The number of requests in progress at which no further decisions are made.
+const MOST_WRITES: usize = 64;
 
 /// The component name in events, that of the default scheduler.
 const COMPONENT: &str = "default-scheduler";
 
-/// The scheduler's state, and its event recorder.
+/// Adds the scheduler to a manager.
+pub(crate) fn add_to(manager: &mut Manager, storage: Storage) {
+    let task = Task::new(NAME, move |running| run(running, storage));
+    manager.add(task.in_group(Group::Controllers));
+}
+
+/// A change of an object that affects decisions.
+#[derive(Debug)]
+enum Event {
+    Pod(Notification<Pod>),
+    Node(Notification<Node>),
+    Namespace(Notification<Namespace>),
+    Budget(Notification<PodDisruptionBudget>),
+    Claim(ObjectRef<PersistentVolumeClaim>),
+    Volume(Cached<PersistentVolume>),
+    Class,
+}
+
+/// The end of a request.
+#[derive(Debug)]
+enum Written {
+    Bound(ObjectKey, Arc<str>, Result<(), Error>),
+    /// A report, a preemption or the preparation of volumes. The pod is tried again after an error.
+    Reported(ObjectKey, Result<(), Error>),
+}
+
+/// The state of the scheduler.
 #[derive(Debug)]
 struct Scheduler {
-    state: Mutex<State>,
-    recorder: Recorder,
-    storage: Storage,
+    core: Core,
+    queue: Queue,
+    profiles: Profiles,
+    /// The nodes selected for pods whose volumes are being bound, with the UID of the pod.
+    selected: HashMap<ObjectKey, (Arc<str>, String)>,
+    /// `None` if no controller binds claims.
+    stores: Option<Stores>,
+    writer: Writer,
+    writes: JoinSet<Written>,
 }
 
-/// The state shared by the workers.
-#[derive(Debug, Default)]
-struct State {
-    ledger: Ledger,
-    /// `true` once the ledger contains the pods that existed at startup.
-    seeded: bool,
-    /// `true` if the pods that fit on no node are to be retried.
-    wake: bool,
-    /// The nodes selected for pods whose volumes are being bound: the UID of the pod, and the node.
-    selected: HashMap<ObjectKey, (Option<String>, String)>,
-}
-
-/// Adds the controller to a manager.
-pub(crate) fn add_to(manager: &mut Manager, storage: Storage) {
-    let recorder = manager.cluster().recorder(COMPONENT);
-    let scheduler = Arc::new(Scheduler { state: Mutex::default(), recorder, storage });
-    let waiting = Arc::clone(&scheduler);
-    let pods = match storage {
-        Storage::None => Watch::all(),
+async fn run(running: RunnableContext, storage: Storage) -> Result<()> {
+    let cluster = running.cluster();
+    let (sender, mut events) = unbounded_channel();
+    let watch = match storage {
+        Storage::None => Watch::<Pod>::all(),
         Storage::Simulated => consumers(),
     };
-    let controller = Controller::watching(pods.filter(PlaceChanged))
-        .named(NAME)
-        .watches_with(Watch::<Node>::all(), move |_| {
-            waiting.state.lock().ledger.waiting().into_iter().map(ObjectRef::from).collect::<Vec<_>>()
-        })
-        .concurrency(WORKERS);
-    let controller = match storage {
-        Storage::None => controller,
+    let pods = cluster.informer(&watch).store();
+    let mut handlers = vec![
+        handle(&running, &sender, &watch, Event::Pod),
+        handle(&running, &sender, &Watch::all(), Event::Node),
+        handle(&running, &sender, &Watch::all(), Event::Namespace),
+        handle(&running, &sender, &Watch::all(), Event::Budget),
+    ];
+    let stores = match storage {
+        Storage::None => None,
         Storage::Simulated => {
-            let pods = manager.cluster().informer(&consumers()).store();
-            let consumers = Consumers { scheduler: Arc::clone(&scheduler), pods };
-            let [of_claim, of_volume, of_class] = [consumers.clone(), consumers.clone(), consumers];
-            controller
-                .watches_with(claims(), move |claim| of_claim.of_claim(&claim.object_ref()))
-                .watches_with(volumes(), move |volume| of_volume.of_volume(volume))
-                .watches_with(Watch::<StorageClass>::all(), move |_| of_class.waiting())
+            let of_claim = |change: Notification<_>| Event::Claim(change.object().object_ref());
+            let of_volume = |change: Notification<_>| Event::Volume(change.into_touched());
+            handlers.push(handle(&running, &sender, &claims(), of_claim));
+            handlers.push(handle(&running, &sender, &volumes(), of_volume));
+            handlers.push(handle(&running, &sender, &Watch::<StorageClass>::all(), |_| Event::Class));
+            Some(Stores {
+                claims: cluster.informer(&claims()).store(),
+                volumes: cluster.informer(&volumes()).store(),
+                classes: cluster.informer(&Watch::all()).store(),
+            })
         }
     };
-    manager.add(controller.reconcile_keys(move |key, cx| reconcile(key, cx, Arc::clone(&scheduler))));
-}
-
-/// Finds the pods affected by a change of their storage.
-#[derive(Clone, Debug)]
-struct Consumers {
-    scheduler: Arc<Scheduler>,
-    pods: Lister<Pod>,
-}
-
-impl Consumers {
-    /// Returns the unscheduled pods that use a claim.
-    fn of_claim(&self, claim: &ObjectRef<PersistentVolumeClaim>) -> Vec<ObjectRef<Pod>> {
-        // The store belongs to a watch with this index.
-        let mut pods = consumers_of(&self.pods, claim).unwrap_or_default();
-        pods.retain(|pod| pod.get().is_ok_and(|pod| pods::node_name(&pod).is_empty()));
-        pods.iter().map(Cached::object_ref).collect()
-    }
-
-    /// Returns the unscheduled pods that use a volume's claim. A free volume affects all waiting pods.
-    fn of_volume(&self, volume: &Cached<PersistentVolume>) -> Vec<ObjectRef<Pod>> {
-        match volume.get().map(|volume| holder_of(&volume)) {
-            Ok(Some(claim)) => self.of_claim(&claim),
-            Ok(None) => self.waiting(),
-            Err(_) => Vec::new(),
-        }
-    }
-
-    /// Returns the pods with claims that fit on no node.
-    fn waiting(&self) -> Vec<ObjectRef<Pod>> {
-        let waiting = self.scheduler.state.lock().ledger.waiting();
-        let has_claims = |pod: &ObjectRef<Pod>| {
-            let pod = self.pods.get(pod).and_then(|pod| pod.get().ok());
-            pod.is_some_and(|pod| !claims_of(&pod).is_empty())
-        };
-        waiting.into_iter().map(ObjectRef::from).filter(has_claims).collect()
-    }
-}
-
-/// Selects events that change which pod is on which node. A pod that cannot be decoded passes, so that the reconcile
-/// reports the error.
-#[derive(Debug)]
-struct PlaceChanged;
-
-impl Predicate<Pod> for PlaceChanged {
-    fn updated(&self, old: &Cached<Pod>, new: &Cached<Pod>) -> bool {
-        let (Ok(before), Ok(after)) = (old.get(), new.get()) else { return true };
-        let gates = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref()).map_or(0, Vec::len);
-        before.uid() != after.uid()
-            || pods::node_name(&before) != pods::node_name(&after)
-            || pods::is_finished(&before) != pods::is_finished(&after)
-            || gates(&before) != gates(&after)
-            || before.is_deleting() != after.is_deleting()
-    }
-}
-
-async fn reconcile(key: ObjectRef<Pod>, cx: Context, scheduler: Arc<Scheduler>) -> Result<Action, ReconcileError> {
-    let store = cx.store::<Pod>();
-    let pod = store.get(&key).map(|pod| pod.get()).transpose()?;
-    let pod_state = {
-        let mut state = scheduler.state.lock();
-        state.seed(&store);
-        let pod_state = state.ledger.record(key.key(), pod.as_deref());
-        state.wake |= pod_state == PodState::Left;
-        if pod_state != PodState::Unscheduled {
-            state.selected.remove(key.key());
-        }
-        pod_state
+    let writer = Writer {
+        client: cluster.client().clone().with_component(NAME),
+        recorder: cluster.recorder(COMPONENT),
+        pods,
+        clock: cluster.clock().clone(),
     };
-    if pod_state == PodState::Unscheduled
-        && let Some(pod) = &pod
-    {
-        scheduler.schedule(&cx, key.key(), pod).await?;
+    let mut scheduler = Scheduler::new(writer, stores);
+    let stop = running.stop().clone();
+    tokio::select! {
+        biased;
+        () = stop.requested() => {}
+        () = scheduler.work(&handlers, &mut events) => {}
     }
-    let woken = scheduler.state.lock().woken();
-    let outcome = scheduler.schedule_all(&cx, &store, woken).await;
-    // After an error, the retried reconcile takes the waiting pods again.
-    scheduler.state.lock().wake |= outcome.is_err();
-    outcome.map(|()| Action::await_change())
+    while scheduler.writes.join_next().await.is_some() {}
+    for handler in &handlers {
+        handler.shut_down().await;
+    }
+    Ok(())
+}
+
+/// Sends the events of a watch to the scheduler.
+fn handle<T: Object>(
+    running: &RunnableContext,
+    sender: &UnboundedSender<Event>,
+    watch: &Watch<T>,
+    event: impl Fn(Notification<T>) -> Event + Clone + Send + 'static,
+) -> Registrations {
+    let handler = || {
+        let (sender, event) = (sender.clone(), event.clone());
+        // The receiver is dropped only when the scheduler stops.
+        move |change: Notification<T>| drop(sender.send(event(change)))
+    };
+    running.cluster().informer(watch).add_handler_with(handler, HandlerOptions::default().no_resync().quick())
 }
 
 impl Scheduler {
-    /// Schedules the pods that still exist.
-    async fn schedule_all(&self, cx: &Context, pods: &Lister<Pod>, keys: Vec<ObjectKey>) -> Result<(), ReconcileError> {
-        for key in keys {
-            if let Some(pod) = pods.get(&key.clone().into()) {
-                self.schedule(cx, &key, &*pod.get()?).await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn schedule(&self, cx: &Context, key: &ObjectKey, pod: &Pod) -> Result<(), ReconcileError> {
-        // Recorded before the nodes are read: a node that changes from now on queues the pod again.
-        self.state.lock().ledger.wait(key);
-        let mut nodes = Vec::new();
-        for node in cx.store::<Node>().list() {
-            nodes.push(node.get()?);
-        }
-        let consumption = match self.storage {
-            Storage::None => Consumption::default(),
-            Storage::Simulated => match Consumption::of(pod, cx)? {
-                Ok(consumption) => consumption,
-                Err(why) => return self.report(cx, pod, &Unschedulable::everywhere(nodes.len(), why)).await,
-            },
-        };
-        let chosen = {
-            let mut state = self.state.lock();
-            // Another worker has scheduled the pod in the meantime.
-            if state.ledger.is_placed(key, pod) {
-                return Ok(());
-            }
-            let chosen = state.choose(key, pod, &nodes, &consumption).cloned();
-            if let Ok(node) = &chosen {
-                if consumption.is_bound() {
-                    state.ledger.place(key, pod, node.name());
-                    state.selected.remove(key);
-                } else {
-                    state.selected.insert(key.clone(), (pod.uid().map(str::to_owned), node.name().to_owned()));
-                }
-            }
-            chosen
-        };
-        let chosen = match chosen {
-            // The pod is scheduled once its claims are bound.
-            Ok(node) if !consumption.is_bound() => return consumption.bind_on(&node, cx).await,
-            chosen => chosen.map(|node| node.name().to_owned()),
-        };
-        match chosen {
-            Ok(node) => match bind(cx.live(), pod, &node).await {
-                Ok(()) => {
-                    let message = format!("Successfully assigned {key} to {node}");
-                    self.recorder.record(pod, Note::normal("Scheduled", message));
-                    Ok(())
-                }
-                Err(error) => {
-                    self.state.lock().ledger.clear(key);
-                    // The pod is gone, or another client has bound it: its newer state triggers another reconcile.
-                    if error.is_not_found() || error.is_conflict() { Ok(()) } else { Err(error.into()) }
-                }
-            },
-            Err(why) => self.report(cx, pod, &why).await,
+    fn new(writer: Writer, stores: Option<Stores>) -> Self {
+        Self {
+            core: Core::default(),
+            queue: Queue::default(),
+            profiles: Profiles::default(),
+            selected: HashMap::new(),
+            stores,
+            writer,
+            writes: JoinSet::new(),
         }
     }
 
-    /// Reports why the pod has no node, unless its condition already does.
-    async fn report(&self, cx: &Context, pod: &Pod, why: &Unschedulable) -> Result<(), ReconcileError> {
-        let message = why.to_string();
-        let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-        let known = conditions.iter().find(|condition| condition.type_ == "PodScheduled");
-        let is_reported = |known: &PodCondition| known.status == "False" && known.message.as_deref() == Some(&message);
-        if known.is_some_and(is_reported) {
-            return Ok(());
+    /// Schedules pods until the informers stop.
+    async fn work(&mut self, handlers: &[Registrations], events: &mut UnboundedReceiver<Event>) {
+        for handler in handlers {
+            if handler.has_synced().await.is_err() {
+                return;
+            }
         }
-        self.recorder.record(pod, Note::warning("FailedScheduling", message.as_str()));
-        let since = known.filter(|known| known.status == "False").and_then(|known| known.last_transition_time.as_ref());
-        let condition = json!({
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": "Unschedulable",
-            "message": message,
-            "lastTransitionTime": format_time(since.map_or_else(|| cx.clock().now(), |since| since.0)),
-            "observedGeneration": pod.metadata.generation,
-        });
-        let patch = Patch::Strategic(json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [condition]}}));
-        match cx.client().patch::<Pod>(pod.object_ref(), patch).subresource("status").await {
-            Ok(_) => Ok(()),
-            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
-            Err(error) => Err(error.into()),
+        loop {
+            while let Ok(event) = events.try_recv() {
+                self.observe(event);
+            }
+            let now = Instant::now();
+            let wake = self.queue.flush(now);
+            let has_capacity = self.writes.len() < MOST_WRITES;
+            let is_idle = !has_capacity || !self.step(now);
+            let sleep = async {
+                match wake {
+                    _ if !is_idle => tokio::task::yield_now().await,
+                    Some(wake) if has_capacity => sleep_until(wake).await,
+                    _ => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                Some(written) = self.writes.join_next() => self.finish(written),
+                event = events.recv() => match event {
+                    Some(event) => self.observe(event),
+                    None => return,
+                },
+                () = sleep => {}
+            }
         }
     }
-}
 
-async fn bind(client: &Client, pod: &Pod, node: &str) -> Result<(), Error> {
-    let mut binding = Binding {
-        target: ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Node".to_owned()),
-            name: Some(node.to_owned()),
-            ..ObjectReference::default()
-        },
-        ..Binding::default()
-    };
-    binding.metadata.name.clone_from(&pod.metadata.name);
-    binding.metadata.namespace.clone_from(&pod.metadata.namespace);
-    // Prevents the binding of a recreated pod of the same name.
-    binding.metadata.uid.clone_from(&pod.metadata.uid);
-    let target = Target::new(Pod::api_resource())
-        .within(pod.namespace().unwrap_or_default())
-        .named(pod.name())
-        .subresource("binding");
-    let body = serde_json::to_vec(&binding).expect("strings always encode");
-    let options = WriteOptions { field_manager: client.field_owner().map(str::to_owned), ..WriteOptions::default() };
-    let request = target.create(body.into(), &options).expect("the server has accepted namespace and name");
-    client.request_json::<Status>(request).await.map(drop)
-}
+    /// Decides about one pod. Returns `false` if there is none.
+    fn step(&mut self, now: Instant) -> bool {
+        let Some((key, pod)) = self.queue.pop(now) else { return false };
+        let is_nominated = self.core.nominations.node(&key).is_some();
+        // The failure of other pods may be due to the room that is kept for this one.
+        if let Some(failure) = self.queue.known_failure(&pod.profile).filter(|_| !is_nominated) {
+            let failure = failure.clone();
+            self.fail(&key, &pod, failure);
+            return true;
+        }
+        let consumption = match self.claims_of(&key, &pod) {
+            Ok(consumption) => consumption,
+            Err(error) => {
+                tracing::warn!(%key, %error, "cannot schedule a pod; trying again");
+                self.queue.retry(&key, now);
+                return true;
+            }
+        };
+        let selected = self.selected.get(&key).filter(|(uid, _)| *uid == pod.uid).map(|(_, node)| node.clone());
+        let preferred = selected.or_else(|| self.core.nominations.node(&key).map(str::to_owned));
+        let candidate = Candidate {
+            key: &key,
+            profile: &pod.profile,
+            claims: consumption.as_ref(),
+            preferred: preferred.as_deref(),
+        };
+        match (self.core.decide(candidate), &consumption) {
+            (Ok(slot), Some(Ok(consumption))) if !consumption.is_bound() => {
+                self.bind_claims(&key, &pod, slot, consumption);
+            }
+            (Ok(slot), _) => self.bind(&key, &pod, slot),
+            (Err(failure), _) => self.fail(&key, &pod, failure),
+        }
+        true
+    }
 
-impl State {
-    /// Returns the node for which the pod's volumes were bound if the pod still fits there, otherwise the best node.
-    fn choose<'n>(
+    /// Looks up the claims of a pod, if it has any and a controller binds them.
+    fn claims_of(
         &self,
         key: &ObjectKey,
-        pod: &Pod,
-        nodes: &'n [Arc<Node>],
-        consumption: &Consumption,
-    ) -> Result<&'n Node, Unschedulable> {
-        let choose = |nodes: &'n [Arc<Node>]| {
-            self.ledger.choose(pod, nodes.iter().map(|node| &**node), |node| consumption.fit(node))
+        pod: &Queued,
+    ) -> Result<Option<Result<Consumption, String>>, crate::error::ReconcileError> {
+        let Some(stores) = self.stores.as_ref().filter(|_| !pod.profile.claims.is_empty()) else { return Ok(None) };
+        let Some(pod) = self.writer.pods.get(&ObjectRef::from(key.clone())) else { return Ok(None) };
+        Ok(Some(Consumption::of(&*pod.get()?, stores)?))
+    }
+
+    /// Records that a pod is on a node, and sends the binding.
+    fn bind(&mut self, key: &ObjectKey, pod: &Queued, slot: Slot) {
+        let node = Arc::clone(&self.core.snapshot.node(slot).name);
+        let placed = Placed {
+            uid: Arc::clone(&pod.uid),
+            slot,
+            profile: Arc::clone(&pod.profile),
+            terminating: false,
+            assumed: true,
+            preempted: false,
+            started: None,
+            generation: None,
         };
-        let selected = self.selected.get(key).filter(|(uid, _)| uid.as_deref() == pod.uid());
-        let position = selected.and_then(|(_, selected)| nodes.iter().position(|node| node.name() == selected));
-        if let Some(position) = position
-            && let Ok(node) = choose(&nodes[position..=position])
-        {
-            return Ok(node);
-        }
-        choose(nodes)
+        self.core.snapshot.place(key, &node, placed);
+        self.core.nominations.remove(key);
+        self.selected.remove(key);
+        self.queue.placed(key);
+        self.pod_arrived(&pod.profile);
+        let (writer, key, uid) = (self.writer.clone(), key.clone(), Arc::clone(&pod.uid));
+        self.writes.spawn(async move {
+            let bound = writer.bind(&key, &uid, &node).await;
+            Written::Bound(key, uid, bound)
+        });
     }
 
-    /// Takes the pods to retry.
-    fn woken(&mut self) -> Vec<ObjectKey> {
-        if std::mem::take(&mut self.wake) { self.ledger.waiting() } else { Vec::new() }
-    }
-
-    /// Records all scheduled pods before the first decision.
-    fn seed(&mut self, store: &Lister<Pod>) {
-        if std::mem::replace(&mut self.seeded, true) {
-            return;
-        }
-        for cached in store.list() {
-            // A pod that cannot be decoded is reported when its own key is reconciled.
-            if let Ok(pod) = cached.get() {
-                self.ledger.record(cached.key(), Some(&pod));
+    /// Gives the claims of a pod volumes on the selected node. The pod is scheduled once they are bound.
+    fn bind_claims(&mut self, key: &ObjectKey, pod: &Queued, slot: Slot, consumption: &Consumption) {
+        let node = self.core.snapshot.node(slot);
+        self.selected.insert(key.clone(), (Arc::clone(&pod.uid), node.node_name().to_owned()));
+        let changes = consumption.changes_on(node);
+        let waits = Failure { message: String::new(), causes: Causes::VOLUMES, nomination: Nomination::Keep };
+        self.queue.wait(key, &waits, false);
+        let (client, key) = (self.writer.client.clone(), key.clone());
+        self.writes.spawn(async move {
+            for change in changes {
+                if let Err(error) = change.send(&client).await {
+                    return Written::Reported(key, Err(error));
+                }
             }
+            Written::Reported(key, Ok(()))
+        });
+    }
+
+    /// Reports that a pod fits on no node, and deletes pods of lower priority if that helps.
+    fn fail(&mut self, key: &ObjectKey, pod: &Queued, failure: Failure) {
+        let profile = &pod.profile;
+        let is_preempting = matches!(failure.nomination, Nomination::Preempt(_));
+        let is_nominated = self.core.nominations.node(key).is_some();
+        self.queue.wait(key, &failure, !is_preempting && !is_nominated && profile.claims.is_empty());
+        let mut report =
+            Report { key: key.clone(), uid: Arc::clone(&pod.uid), message: failure.message, nominated: None };
+        let mut victims = None;
+        match failure.nomination {
+            Nomination::Keep => {}
+            Nomination::Clear => {
+                self.core.nominations.remove(key);
+                report.nominated = Some(String::new());
+            }
+            Nomination::Preempt(found) => {
+                let node = self.core.snapshot.node(found.slot).name.to_string();
+                self.core.nominations.set(key, &node, profile);
+                report.nominated = Some(node.clone());
+                victims = Some(self.deletions(found, &node, profile.priority));
+            }
+        }
+        let writer = self.writer.clone();
+        self.writes.spawn(async move {
+            let mut outcome = writer.report(&report).await;
+            if let (Some((deletions, displaced)), Some(node)) = (victims, &report.nominated) {
+                for key in &displaced {
+                    outcome = outcome.and(writer.clear_nomination(key).await);
+                }
+                for (victim, uid) in &deletions {
+                    outcome = outcome.and(writer.preempt(victim, uid, &report.uid, node).await);
+                }
+            }
+            Written::Reported(report.key, outcome)
+        });
+    }
+
+    /// Returns the victims with their UIDs, and removes the nominations of less important pods for the node.
+    fn deletions(
+        &mut self,
+        victims: Victims,
+        node: &str,
+        priority: i32,
+    ) -> (Vec<(ObjectKey, Arc<str>)>, Vec<ObjectKey>) {
+        let displaced = self.core.nominations.below(node, priority);
+        for key in &displaced {
+            self.core.nominations.remove(key);
+            self.queue.activate(key);
+        }
+        let placed = |key: ObjectKey| {
+            let uid = Arc::clone(&self.core.snapshot.pod(&key)?.uid);
+            Some((key, uid))
+        };
+        (victims.pods.into_iter().filter_map(placed).collect(), displaced)
+    }
+
+    /// Handles the end of a request.
+    fn finish(&mut self, written: std::result::Result<Written, tokio::task::JoinError>) {
+        let now = Instant::now();
+        match written {
+            Ok(Written::Bound(key, uid, Ok(()))) => {
+                if self.queue.get(&key).is_some_and(|pod| pod.uid == uid) {
+                    self.queue.remove(&key);
+                }
+            }
+            Ok(Written::Bound(key, uid, Err(error))) => {
+                tracing::debug!(%key, error = error.chain(), "cannot bind a pod");
+                if self.core.snapshot.pod(&key).is_some_and(|pod| pod.assumed && pod.uid == uid) {
+                    self.pod_left(&key);
+                }
+                // The pod may be gone or bound: an event removes it from the queue.
+                if self.queue.get(&key).is_some_and(|pod| pod.uid == uid) {
+                    self.queue.retry(&key, now);
+                }
+            }
+            Ok(Written::Reported(_, Ok(()))) => {}
+            Ok(Written::Reported(key, Err(error))) => {
+                tracing::debug!(%key, error = error.chain(), "cannot report about a pod; trying again");
+                if self.queue.get(&key).is_some_and(Queued::is_waiting) {
+                    self.queue.retry(&key, now);
+                }
+            }
+            Err(error) => tracing::error!(%error, "a request of the scheduler panicked"),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

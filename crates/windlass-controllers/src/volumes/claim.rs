@@ -129,7 +129,7 @@ impl Binder {
             name => cx.store::<StorageClass>().get(&ObjectRef::new(name)).map(|class| class.get()).transpose()?,
         };
         let waits = class.as_ref().is_some_and(|class| waits_for_consumer(class));
-        let volumes = candidates(cx, claim)?;
+        let volumes = candidates(&cx.store::<PersistentVolume>(), claim)?;
         let binding = if waits { Binding::Delayed } else { Binding::Immediate };
         if let Some(volume) = best_match(claim, volumes.iter().map(|volume| &**volume), binding) {
             return self.bind(claim, volume, cx).await;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::{
-    api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec},
+    api::core::v1::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec},
     apimachinery::pkg::api::resource::Quantity as ApiQuantity,
 };
 use windlass_api::{LabelSelector, ObjectExt, Quantity};
 
-use crate::nodes::fit::is_near;
+use crate::nodes::fit::{Labeled, is_near};
 
 const STORAGE: &str = "storage";
 /// The deprecated annotation with the class of a claim or a volume.
@@ -104,7 +104,7 @@ pub(crate) enum Binding<'n> {
     /// No node is selected yet: only a volume reserved for the claim is bound.
     Delayed,
     /// The scheduler has selected a node: the volume must be reachable from it.
-    OnNode(&'n Node),
+    OnNode(&'n dyn Labeled),
 }
 
 /// Finds the volume for a claim. Among the volumes with the fewest access modes, the one reserved for the claim is
@@ -160,7 +160,7 @@ fn can_hold(volume: &PersistentVolume, claim: &PersistentVolumeClaim, wanted: &Q
 }
 
 /// Reports whether a node can reach a volume.
-pub(crate) fn reaches(volume: &PersistentVolume, node: &Node) -> bool {
+pub(crate) fn reaches(volume: &PersistentVolume, node: &dyn Labeled) -> bool {
     let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
     affinity.and_then(|affinity| affinity.required.as_ref()).is_none_or(|required| is_near(required, node))
 }
@@ -182,7 +182,7 @@ fn attributes_of_volume(volume: &PersistentVolume) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::ObjectReference;
+    use k8s_openapi::api::core::v1::{Node, ObjectReference};
     use serde_json::{Value, json};
 
     use super::*;

@@ -223,7 +223,8 @@ async fn pod_with_unbound_claim_reports_the_claim() {
     let client = env.client();
     env.eventually::<Node>("node-0", |_| true).await;
     let waits = |why: &str| {
-        let message = format!("0/1 nodes are available: {why}.");
+        let preemption = "0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
+        let message = format!("0/1 nodes are available: {why}. preemption: {preemption}");
         move |pod: &Pod| {
             let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
             conditions.into_iter().any(|condition| {

@@ -187,14 +187,9 @@ fn named(resource: &ApiResource, object: &ObjectKey) -> String {
     format!("{} {}", resource.kind, object.name)
 }
 
-/// Reports whether an event is not worth showing: the scheduler ignores a pod once it is bound, and the kubelet ignores
-/// a deleted one.
+/// Reports whether an event is not worth showing: the kubelet ignores a deleted pod.
 fn is_aside(controller: &str, change: Change) -> bool {
-    match controller {
-        "scheduler" => change != Change::Added,
-        "kubelet" => change == Change::Deleted,
-        _ => false,
-    }
+    controller == "kubelet" && change == Change::Deleted
 }
 
 /// Returns the error without its causes: a conflict needs no further explanation.
