@@ -240,15 +240,12 @@ impl PodSecurity {
         let namespace = registry.peek_recent(&Target::object(namespaces, None, &write.namespace)).await;
         let namespace = namespace.map_err(|status| status.message)?.ok_or_else(not_found)?;
         let mut errors = Errors::default();
-        let policy = match namespace.encoded.labels() {
-            Some(labels) => {
-                let label = |name: &str| labels.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
-                Policy::of(label, self.defaults, &mut errors)
-            }
-            None => {
-                let meta = namespace.encoded.meta().map_err(|error| error.to_string())?;
-                Policy::of(|name| meta.label(name), self.defaults, &mut errors)
-            }
+        let policy = if let Some(labels) = namespace.encoded.labels() {
+            let label = |name: &str| labels.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
+            Policy::of(label, self.defaults, &mut errors)
+        } else {
+            let meta = namespace.encoded.meta().map_err(|error| error.to_string())?;
+            Policy::of(|name| meta.label(name), self.defaults, &mut errors)
         };
         let errors = errors.into_causes().into_iter().map(|cause| format!("{}: {}", cause.field, cause.message));
         let errors: Vec<String> = errors.collect();

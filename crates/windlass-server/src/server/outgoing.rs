@@ -170,16 +170,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn frames_are_charged_until_the_body_ends() {
+    async fn frames_of_a_body_are_charged_until_they_are_dropped() {
         let account = Budget::new(Limits { connection_bytes: 3 * PIECE, ..Limits::default() }).open();
         let pieces = vec![Bytes::from(vec![b'x'; PIECE]); 6];
         let mut body = Outgoing::new(Body::pieces(pieces), &account).unwrap();
         let refused = || Outgoing::new(Body::whole(vec![0; PIECE]), &account).is_err();
+        let mut frames = Vec::new();
         while let Some(Ok(frame)) = body.frame().await {
-            assert!(frame.into_data().is_ok_and(|data| data.len() <= PIECE) && refused());
+            frames.push(frame.into_data().unwrap());
+            assert!(refused());
         }
-        drop(body);
-        assert!(!refused());
+        assert_eq!(frames.iter().map(Bytes::len).collect::<Vec<_>>(), [PIECE; 6]);
+        frames.pop();
+        assert!(!refused(), "a frame that the client has read is not charged");
     }
 
     #[tokio::test]
