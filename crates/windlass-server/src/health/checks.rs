@@ -33,7 +33,7 @@ const READYZ: Probes = [false, false, true];
 const PROBES: [&str; 3] = ["healthz", "livez", "readyz"];
 
 /// The time that a probe waits for a start. kube-apiserver does not wait, but it starts without a request.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The state that a check depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
