@@ -117,8 +117,7 @@ async fn serve(stream: impl Future<Output = ()>, stall: Duration, connection: Ar
         if stream.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }
-        // A frame wakes the connection only if the connection has written the previous ones. If the client does not read, the
-        // connection must still learn that it has unwritten bytes.
+        // h2 does not wake a connection whose socket takes no bytes. It must run, to report what it has not written.
         if reported != progress.frames() {
             reported = progress.frames();
             connection.wake();
@@ -183,6 +182,28 @@ mod tests {
         assert!((&mut stream).now_or_never().is_none());
         time::advance(100 * STALL).await;
         assert!(stream.now_or_never().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_is_woken_if_the_stream_waits_for_its_next_frame() {
+        let connection = Arc::new(ConnectionTask::default());
+        let (waker, woken) = counting_waker();
+        connection.register(&Context::from_waker(&waker));
+        let mut stream = pin!(serve(
+            async {
+                let progress = Progress::of_task().unwrap();
+                progress.asked();
+                progress.handed();
+                progress.asked();
+                std::future::pending::<()>().await;
+            },
+            STALL,
+            Arc::clone(&connection),
+        ));
+        for _ in 0..2 {
+            assert!((&mut stream).now_or_never().is_none());
+            assert_eq!(woken.load(Relaxed), 1);
+        }
     }
 
     #[tokio::test(start_paused = true)]
