@@ -164,7 +164,19 @@ async fn a_watch_that_does_not_end_when_it_should_counts_as_dead() {
     let pipe = Arc::new(Pipe::new(Box::new(InOrder::new()), 100));
     let feed = Feed { pipe, store: writer.store().clone() };
     let reflector = Reflector::new(Arc::new(Dead(fake.clone())), ConfigMap::api_resource(), feed, by_list());
-    let _ = tokio::time::timeout(Duration::from_secs(700), reflector.run()).await;
+    let start = Instant::now();
+    let second_watch = async {
+        while fake.requests().iter().filter(|request| matches!(request, Request::Watch(_))).count() < 2 {
+            sleep(Duration::from_secs(1)).await;
+        }
+    };
+    tokio::select! {
+        () = reflector.run() => panic!("the reflector ended"),
+        () = second_watch => {}
+    }
+    // The timeout of the first watch is between 5 and 10 minutes, and 30 seconds are added to it.
+    let waited = start.elapsed().as_secs();
+    assert!((330..=635).contains(&waited), "{waited} s");
     let asked: Vec<_> = fake.requests().iter().map(|request| matches!(request, Request::Watch(_))).collect();
     assert_eq!(asked, [false, true, false, true], "a list, a watch, a probe, and the next watch");
     assert_eq!(fake.open_streams(), 0, "dropping the reflector ends the requests");
