@@ -2,20 +2,22 @@
 //! well-behaved client, and a client of the system. `cargo xtask long overload` starts the server and runs this program.
 //!
 //! For each kind of requests the program prints a row of a Markdown table: the responses to the attackers, and the
-//! latencies of the other two clients. These two have threads of their own, so that they do not wait for the attackers
-//! within this program. It fails if the latency of one of them is too high, or if one of their requests
-//! fails.
+//! latencies of the other two clients. The attackers are a process of their own, and the other clients have threads of
+//! their own, so that none of them waits for another within this program. It fails if the latency of a measured client
+//! is too high, or if one of its requests fails.
 
 #![allow(clippy::disallowed_methods, reason = "a tool for people: real processes, real time")]
 
 use std::{
     error::Error,
+    io::{BufRead as _, BufReader, Write as _, stdin},
     path::Path,
-    process::ExitCode,
+    process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -24,8 +26,6 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio::{
     runtime,
-    sync::watch,
-    task::{JoinHandle, JoinSet, spawn_blocking},
     time::{sleep, timeout},
 };
 use windlass_client::{Body, Client, Config, Kubeconfig, kubeconfig::Selection};
@@ -52,6 +52,9 @@ const LIMIT: Duration = Duration::from_secs(1);
 const NAMESPACE: &str = "overload";
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1";
 const NEIGHBOR: &str = "overload-neighbor";
+
+/// The first argument of the process of the attackers.
+const ATTACK: &str = "--attack";
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -113,14 +116,16 @@ struct Latencies {
     failures: usize,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    let (Some(kubeconfig), Some(Ok(seconds))) = (arguments.next(), arguments.next().map(|text| text.parse())) else {
-        eprintln!("usage: overload KUBECONFIG SECONDS [ONLY]");
-        return ExitCode::FAILURE;
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match *arguments.as_slice() {
+        [ATTACK, kubeconfig, load] => attack(kubeconfig, load).map(|()| true),
+        [kubeconfig, seconds] => compare(kubeconfig, seconds, ""),
+        [kubeconfig, seconds, only] => compare(kubeconfig, seconds, only),
+        _ => Err("usage: overload KUBECONFIG SECONDS [ONLY]".into()),
     };
-    match run(&kubeconfig, Duration::from_secs(seconds), &arguments.next().unwrap_or_default()).await {
+    match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -131,54 +136,39 @@ async fn main() -> ExitCode {
 }
 
 /// Prints the table. Reports whether the limits held.
-async fn run(kubeconfig: &str, time: Duration, only: &str) -> Result<bool> {
-    let read = Kubeconfig::read(Path::new(kubeconfig))?;
-    let config = Config::from_kubeconfig(&read, &Selection::default())?;
-    prepare(&client(&config)?).await?;
+fn compare(kubeconfig: &str, seconds: &str, only: &str) -> Result<bool> {
+    let time = Duration::from_secs(seconds.parse().map_err(|error| format!("{seconds:?}: {error}"))?);
+    runtime::Builder::new_current_thread().enable_all().build()?.block_on(prepare(&client(kubeconfig)?))?;
     println!(
         "| requests of {ATTACKERS} clients | responses per second | 429 | failures | user: median | p99 | maximum | failures | system: median | p99 | maximum | failures |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
     let mut all_held = true;
     for load in LOADS.iter().filter(|load| load.name.contains(only)) {
-        all_held &= overload(&config, load, time).await?;
+        all_held &= overload(kubeconfig, load, time)?;
     }
     Ok(all_held)
 }
 
 /// Runs one kind of load and prints its row.
-async fn overload(config: &Config, load: &'static Load, time: Duration) -> Result<bool> {
-    let (stop, stopped) = watch::channel(false);
-    let counts: Arc<[AtomicU64; 3]> = Arc::default();
-    let mut attackers = JoinSet::new();
-    for attacker in 0..ATTACKERS {
-        let (client, counts, stopped) = (client(config)?, Arc::clone(&counts), stopped.clone());
-        attackers.spawn(async move {
-            let mut round = 0;
-            while !*stopped.borrow() {
-                round += 1;
-                let request = as_user(Request::builder(), &format!("overload-attacker-{attacker}"));
-                let request = (load.request)(request, attacker).body((load.body)(attacker, round).into());
-                let Ok(request) = request else { return };
-                let count = match timeout(PATIENCE, send(&client, request)).await {
-                    Ok(Ok(status)) if status.is_success() => 0,
-                    Ok(Ok(StatusCode::TOO_MANY_REQUESTS)) => 1,
-                    _ => 2,
-                };
-                counts[count].fetch_add(1, Relaxed);
-            }
-        });
-    }
+fn overload(kubeconfig: &str, load: &Load, time: Duration) -> Result<bool> {
+    let stopped = AtomicBool::new(false);
+    let mut attackers = Attackers::start(kubeconfig, load)?;
     // The load has begun when the other clients begin.
-    sleep(Duration::from_secs(1)).await;
-    let begun = counts.each_ref().map(|count| count.load(Relaxed));
-    let user = measure_on_thread(config, Some(NEIGHBOR), stopped.clone());
-    let system = measure_on_thread(config, None, stopped);
-    sleep(time).await;
-    let ended = counts.each_ref().map(|count| count.load(Relaxed));
-    stop.send_replace(true);
-    let (user, system) = (user.await??, system.await??);
-    while attackers.join_next().await.is_some() {}
+    thread::sleep(Duration::from_secs(1));
+    let begun = attackers.count()?;
+    let (user, system, ended) = thread::scope(|scope| {
+        let user = scope.spawn(|| measure(kubeconfig, Some(NEIGHBOR), &stopped));
+        let system = scope.spawn(|| measure(kubeconfig, None, &stopped));
+        thread::sleep(time);
+        let ended = attackers.count();
+        stopped.store(true, Relaxed);
+        (user.join(), system.join(), ended)
+    });
+    drop(attackers);
+    let ended = ended?;
+    let (Ok(user), Ok(system)) = (user, system) else { return Err("a measuring client panicked".into()) };
+    let (user, system) = (user?, system?);
     #[expect(clippy::cast_precision_loss, reason = "counts are small")]
     let rate = (ended[0] - begun[0]) as f64 / time.as_secs_f64();
     let (rejected, failed) = (ended[1] - begun[1], ended[2] - begun[2]);
@@ -186,37 +176,99 @@ async fn overload(config: &Config, load: &'static Load, time: Duration) -> Resul
     Ok([user, system].iter().all(|client| client.failures == 0 && client.at(99) <= LIMIT))
 }
 
-/// Runs [`measure`] on a thread of its own.
-fn measure_on_thread(
-    config: &Config,
-    user: Option<&'static str>,
-    stopped: watch::Receiver<bool>,
-) -> JoinHandle<Result<Latencies>> {
-    let config = config.clone();
-    spawn_blocking(move || {
-        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async { Ok(measure(client(&config)?, user, stopped).await) })
-    })
+/// The process of the attackers, which ends when this is dropped.
+struct Attackers {
+    process: Child,
+    questions: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Attackers {
+    fn start(kubeconfig: &str, load: &Load) -> Result<Self> {
+        let program = std::env::current_exe()?;
+        let mut process = Command::new(program)
+            .args([ATTACK, kubeconfig, load.name])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (Some(questions), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
+            return Err("the attackers have no pipes".into());
+        };
+        Ok(Self { process, questions, answers: BufReader::new(answers) })
+    }
+
+    /// Returns the number of successes, of responses with 429, and of failures until now.
+    fn count(&mut self) -> Result<[u64; 3]> {
+        writeln!(self.questions)?;
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        let counts: Vec<u64> = line.split_whitespace().map(str::parse).collect::<std::result::Result<_, _>>()?;
+        <[u64; 3]>::try_from(counts).map_err(|_| format!("the attackers answered {line:?}").into())
+    }
+}
+
+impl Drop for Attackers {
+    fn drop(&mut self) {
+        // Both only fail if the process has ended.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Sends the requests of all attackers until the standard input ends. Answers each line of it with the counts.
+fn attack(kubeconfig: &str, name: &str) -> Result {
+    let load = LOADS.iter().find(|load| load.name == name).ok_or_else(|| format!("no load has the name {name:?}"))?;
+    let counts: Arc<[AtomicU64; 3]> = Arc::default();
+    let runtime = runtime::Builder::new_multi_thread().enable_all().build()?;
+    for attacker in 0..ATTACKERS {
+        let _entered = runtime.enter();
+        runtime.spawn(send_repeatedly(client(kubeconfig)?, load, attacker, Arc::clone(&counts)));
+    }
+    for line in stdin().lines() {
+        line?;
+        let [successes, rejected, failed] = counts.each_ref().map(|count| count.load(Relaxed));
+        println!("{successes} {rejected} {failed}");
+    }
+    Ok(())
+}
+
+/// Sends the requests of an attacker, one after the other.
+async fn send_repeatedly(client: Client, load: &Load, attacker: usize, counts: Arc<[AtomicU64; 3]>) {
+    for round in 1.. {
+        let request = as_user(Request::builder(), &format!("overload-attacker-{attacker}"));
+        let request = (load.request)(request, attacker).body((load.body)(attacker, round).into());
+        let Ok(request) = request else { return };
+        let count = match timeout(PATIENCE, send(&client, request)).await {
+            Ok(Ok(status)) if status.is_success() => 0,
+            Ok(Ok(StatusCode::TOO_MANY_REQUESTS)) => 1,
+            _ => 2,
+        };
+        counts[count].fetch_add(1, Relaxed);
+    }
 }
 
 /// Gets a small object again and again.
-async fn measure(client: Client, user: Option<&str>, stopped: watch::Receiver<bool>) -> Latencies {
-    let mut latencies = Latencies { sorted: Vec::new(), failures: 0 };
-    while !*stopped.borrow() {
-        let request = Request::get(objects("/small"));
-        let request = match user {
-            Some(user) => as_user(request, user),
-            None => request,
-        };
-        let Ok(request) = request.body(Body::empty()) else { break };
-        let started = Instant::now();
-        let status = timeout(PATIENCE, send(&client, request)).await;
-        latencies.failures += usize::from(!matches!(status, Ok(Ok(StatusCode::OK))));
-        latencies.sorted.push(started.elapsed());
-        sleep(PAUSE).await;
-    }
-    latencies.sorted.sort_unstable();
-    latencies
+fn measure(kubeconfig: &str, user: Option<&str>, stopped: &AtomicBool) -> Result<Latencies> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let client = client(kubeconfig)?;
+        let mut latencies = Latencies { sorted: Vec::new(), failures: 0 };
+        while !stopped.load(Relaxed) {
+            let request = Request::get(objects("/small"));
+            let request = match user {
+                Some(user) => as_user(request, user),
+                None => request,
+            };
+            let request = request.body(Body::empty())?;
+            let started = Instant::now();
+            let status = timeout(PATIENCE, send(&client, request)).await;
+            latencies.failures += usize::from(!matches!(status, Ok(Ok(StatusCode::OK))));
+            latencies.sorted.push(started.elapsed());
+            sleep(PAUSE).await;
+        }
+        latencies.sorted.sort_unstable();
+        Ok(latencies)
+    })
 }
 
 impl Latencies {
@@ -268,9 +320,10 @@ async fn send(client: &Client, request: Request<Body>) -> Result<StatusCode> {
     Ok(head.status)
 }
 
-/// Returns a client with connections of its own.
-fn client(config: &Config) -> Result<Client> {
-    Ok(Client::new(config.clone())?.without_rate_limit().with_retries(0).without_compression())
+/// Returns a client with connections of its own: clients of one configuration would share them.
+fn client(kubeconfig: &str) -> Result<Client> {
+    let config = Config::from_kubeconfig(&Kubeconfig::read(Path::new(kubeconfig))?, &Selection::default())?;
+    Ok(Client::new(config)?.without_rate_limit().with_retries(0).without_compression())
 }
 
 fn as_user(request: request::Builder, user: &str) -> request::Builder {
