@@ -30,7 +30,7 @@ use tokio::{
 };
 use windlass_client::{Body, Client, Config, Kubeconfig, kubeconfig::Selection};
 
-/// The number of attackers, each of them another user with a connection of its own.
+/// The number of attackers, each of them another user.
 const ATTACKERS: usize = 50;
 
 /// The objects that they list: 2,000 of 5 KB.
@@ -61,21 +61,41 @@ type Result<T = ()> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 /// A kind of expensive requests.
 struct Load {
     name: &'static str,
+    connections: Connections,
     /// Returns the request of an attacker.
     request: fn(request::Builder, usize) -> request::Builder,
     /// Returns the body for an attacker and a round.
     body: fn(usize, u64) -> String,
 }
 
-const LOADS: [Load; 7] = [
-    Load { name: "lists of 10 MB in JSON", request: |request, _| request.uri(objects("")), body: no_body },
+/// The connections of the attackers.
+enum Connections {
+    OneEach,
+    Shared,
+}
+
+const LOADS: [Load; 8] = [
+    Load {
+        name: "lists of 10 MB in JSON",
+        connections: Connections::OneEach,
+        request: |request, _| request.uri(objects("")),
+        body: no_body,
+    },
+    Load {
+        name: "the same lists, all on one connection",
+        connections: Connections::Shared,
+        request: |request, _| request.uri(objects("")),
+        body: no_body,
+    },
     Load {
         name: "lists of 10 MB in YAML",
+        connections: Connections::OneEach,
         request: |request, _| request.uri(objects("")).header("Accept", "application/yaml"),
         body: no_body,
     },
     Load {
         name: "lists as tables",
+        connections: Connections::OneEach,
         request: |request, _| {
             request
                 .uri(objects("?includeObject=Object"))
@@ -85,16 +105,19 @@ const LOADS: [Load; 7] = [
     },
     Load {
         name: "lists with a selector that matches nothing",
+        connections: Connections::OneEach,
         request: |request, _| request.uri(objects("?labelSelector=a%3Db,c%21%3Dd&resourceVersion=0")),
         body: no_body,
     },
     Load {
         name: "watches that begin with 10 MB",
+        connections: Connections::OneEach,
         request: |request, _| request.uri(objects("?watch=1&resourceVersion=0&timeoutSeconds=1")),
         body: no_body,
     },
     Load {
         name: "applies of 0.9 MB",
+        connections: Connections::OneEach,
         request: |request, attacker| {
             let path = format!("/large-{attacker}?fieldManager=overload&force=true");
             request.method("PATCH").uri(objects(&path)).header("Content-Type", "application/apply-patch+yaml")
@@ -103,6 +126,7 @@ const LOADS: [Load; 7] = [
     },
     Load {
         name: "creations of 0.9 MB with 60,000 keys, not stored",
+        connections: Connections::OneEach,
         request: |request, _| {
             request.method("POST").uri(objects("?dryRun=All")).header("Content-Type", "application/json")
         },
@@ -220,9 +244,14 @@ fn attack(kubeconfig: &str, name: &str) -> Result {
     let load = LOADS.iter().find(|load| load.name == name).ok_or_else(|| format!("no load has the name {name:?}"))?;
     let counts: Arc<[AtomicU64; 3]> = Arc::default();
     let runtime = runtime::Builder::new_multi_thread().enable_all().build()?;
+    let _entered = runtime.enter();
+    let shared = client(kubeconfig)?;
     for attacker in 0..ATTACKERS {
-        let _entered = runtime.enter();
-        runtime.spawn(send_repeatedly(client(kubeconfig)?, load, attacker, Arc::clone(&counts)));
+        let client = match load.connections {
+            Connections::OneEach => client(kubeconfig)?,
+            Connections::Shared => shared.clone(),
+        };
+        runtime.spawn(send_repeatedly(client, load, attacker, Arc::clone(&counts)));
     }
     for line in stdin().lines() {
         line?;
