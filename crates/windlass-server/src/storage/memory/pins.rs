@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::Revision;
 
 /// The maximum pause of a list between two pages. An API server over etcd loses the revision of a page after five to
-/// ten minutes.
+/// ten minutes. A page that is read again does not begin a new pause, so a client cannot keep a revision forever.
 pub(super) const BETWEEN_PAGES: Duration = Duration::from_mins(5);
 
 /// The time for which the last page can be read again by a client that has lost it.
@@ -29,6 +29,8 @@ struct Pin {
     revision: Revision,
     prefix: Box<str>,
     until: Instant,
+    /// The start of the furthest page that was read.
+    furthest: Option<Box<str>>,
     /// The keys with a compacted version that is kept for `revision`, at most one for each key, and the size of its
     /// body.
     kept: HashMap<Arc<str>, usize>,
@@ -40,25 +42,31 @@ impl Pins {
         self.pins.iter().any(|pin| pin.revision == revision && prefix.starts_with(&*pin.prefix))
     }
 
-    /// Pins the revision of a list that has more pages. The revision must be readable.
-    pub(super) fn pin_list(&mut self, revision: Revision, prefix: &str, now: Instant) {
+    /// Pins the revision of a list that has more pages after the one that begins at `start`. The revision must be
+    /// readable.
+    pub(super) fn pin_list(&mut self, revision: Revision, prefix: &str, start: Option<&str>, now: Instant) {
         let until = now + BETWEEN_PAGES;
         if let Some(pin) = self.find(revision, prefix) {
-            pin.until = until;
+            // A list that begins reads the current revision.
+            if start.is_none() {
+                pin.until = until;
+            } else if start > pin.furthest.as_deref() {
+                (pin.until, pin.furthest) = (until, start.map(Box::from));
+            }
             return;
         }
         if self.pins.len() >= MAX_PINS {
             let oldest = self.remove_oldest();
             self.released.extend(oldest);
         }
-        let prefix = prefix.into();
-        self.pins.push(Pin { revision, prefix, until, kept: HashMap::new(), bytes: 0 });
+        let (prefix, furthest) = (prefix.into(), start.map(Box::from));
+        self.pins.push(Pin { revision, prefix, until, furthest, kept: HashMap::new(), bytes: 0 });
     }
 
-    /// Shortens the pin of a completed list.
+    /// Shortens the pin of a completed list. It is not extended by reading the last page again.
     pub(super) fn shorten_pin(&mut self, revision: Revision, prefix: &str, now: Instant) {
         if let Some(pin) = self.find(revision, prefix) {
-            pin.until = now + AFTER_LAST_PAGE;
+            pin.until = pin.until.min(now + AFTER_LAST_PAGE);
         }
     }
 
