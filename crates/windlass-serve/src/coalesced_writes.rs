@@ -6,11 +6,6 @@
 //!
 //! Guaranteed: written bytes are sent in order, before the connection task waits for anything. At most [`MOST`] bytes
 //! are buffered for a peer that does not read. An idle connection buffers at most [`KEPT`] bytes.
-//!
-//! One poll of the connection writes at most [`ALLOWANCE`] bytes, even if the peer accepts more. The connection
-//! continues with its next poll, after other tasks. HTTP/2 holds a lock while it writes, and the tasks of the
-//! connection's streams wait for it on the threads of the runtime: without a limit, a client with many large
-//! responses on one connection would block all threads for milliseconds.
 
 use std::{
     io,
@@ -26,9 +21,6 @@ use crate::{BoxError, erased::AnyConnection, streams::ConnectionTask};
 
 /// The size at which buffered bytes are sent immediately: as many as TLS accepts at a time.
 const MOST: usize = 64 << 10;
-
-/// The number of bytes that one poll of the connection writes.
-const ALLOWANCE: usize = 2 * MOST;
 
 /// The buffer is kept for reuse up to this capacity.
 const KEPT: usize = 16 << 10;
@@ -47,13 +39,11 @@ struct Coalescer<S> {
     waiting: Vec<u8>,
     /// The number of buffered bytes already sent.
     sent: usize,
-    /// The number of bytes that the current poll of the connection may still write.
-    allowance: usize,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> CoalescedConnection<S> {
     pub(crate) fn new(stream: S) -> Self {
-        Self(Arc::new(Mutex::new(Coalescer { stream, waiting: Vec::new(), sent: 0, allowance: 0 })))
+        Self(Arc::new(Mutex::new(Coalescer { stream, waiting: Vec::new(), sent: 0 })))
     }
 
     /// Returns the stream for HTTP/2.
@@ -62,7 +52,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> CoalescedConnection<S> {
     }
 
     /// Polls the connection, and then sends the bytes it has written. Calls the hooks of the application
-    /// before, and after the connection has written all that the peer accepts.
+    /// before and after.
     pub(crate) async fn drive<T, E: Into<BoxError>>(
         &self,
         mut work: Pin<&mut impl Future<Output = Result<T, E>>>,
@@ -72,20 +62,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> CoalescedConnection<S> {
         std::future::poll_fn(|cx| {
             task.register(cx);
             application.writing();
-            self.0.lock().allowance = ALLOWANCE;
             if let Poll::Ready(done) = work.as_mut().poll(cx) {
                 return Poll::Ready(done.map_err(Into::into));
             }
-            let (sent, is_interrupted) = {
-                let mut coalescer = self.0.lock();
-                (coalescer.poll_send(cx), coalescer.allowance == 0)
-            };
-            if is_interrupted {
-                cx.waker().wake_by_ref();
-            } else {
-                application.written();
-            }
             // Ignores a pending send: writers get back-pressure, and this task is woken.
+            let sent = self.0.lock().poll_send(cx);
+            application.written();
             match sent {
                 Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
                 Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
@@ -126,15 +108,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for CoalescedWriter<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescedWriter<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut coalescer = self.0.0.lock();
-        if coalescer.allowance == 0 && !bytes.is_empty() {
-            // `drive` wakes the task.
-            return Poll::Pending;
-        }
         if coalescer.waiting.len() >= MOST {
             ready!(coalescer.poll_send(cx))?;
         }
-        let taken = bytes.len().min(MOST).min(coalescer.allowance);
-        coalescer.allowance -= taken;
+        let taken = bytes.len().min(MOST);
         coalescer.waiting.extend_from_slice(&bytes[..taken]);
         Poll::Ready(Ok(taken))
     }
@@ -229,27 +206,6 @@ mod tests {
         let (done, ()) = tokio::join!(drive(&coalesced, work), other);
         done.unwrap();
         assert_eq!(*writes.lock(), [8, 5]);
-    }
-
-    #[tokio::test]
-    async fn one_poll_writes_a_limited_number_of_bytes() {
-        let (coalesced, mut peer, writes) = coalesced(100 * ALLOWANCE);
-        let mut stream = coalesced.stream();
-        let work = std::pin::pin!(async move {
-            stream.write_all(&vec![b'x'; 3 * ALLOWANCE]).await?;
-            stream.shutdown().await
-        });
-        let mut driving = std::pin::pin!(drive(&coalesced, work));
-        let written = || writes.lock().iter().sum::<usize>();
-        for polls in 1..=2 {
-            assert!(futures::poll!(driving.as_mut()).is_pending());
-            assert_eq!(written(), polls * ALLOWANCE);
-        }
-        // The connection has woken itself: this does not wait for the peer.
-        driving.await.unwrap();
-        let mut all = Vec::new();
-        peer.read_to_end(&mut all).await.unwrap();
-        assert_eq!(all.len(), 3 * ALLOWANCE);
     }
 
     #[tokio::test]
