@@ -54,6 +54,7 @@ use std::{
 };
 
 use clap::{Arg, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, value_parser};
+use tokio::runtime;
 use tracing_subscriber::EnvFilter;
 use windlass_api::ErrorChain;
 
@@ -134,8 +135,22 @@ enum Command {
     Completion(completion::Options),
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+/// The number of tasks that a busy worker runs before it looks for sockets that are ready.
+///
+/// With tokio's default of 61, small requests wait for tens of milliseconds beside connections that send large
+/// responses. Requests at the same time also cost less processor time, because workers sleep and wake each other less
+/// often: `bench server` has a fifth more creates and gets per second.
+const EVENT_INTERVAL: u32 = 8;
+
+fn main() -> ExitCode {
+    match runtime::Builder::new_multi_thread().enable_all().event_interval(EVENT_INTERVAL).build() {
+        Ok(runtime) => runtime.block_on(execute()),
+        Err(error) => exit(Err(error.into())),
+    }
+}
+
+/// Runs the command of the arguments.
+async fn execute() -> ExitCode {
     if let Some(stand_in) = StandIn::called() {
         log(None, "warn");
         serving::raise_file_limit();
