@@ -46,6 +46,12 @@
 //!   off. When [`HttpServer::serve`] returns or is dropped, none of its tasks and connections is left. Upgraded
 //!   connections are the exception: they belong to the application.
 //!
+//! # Runtime
+//!
+//! A worker of tokio's runtime runs 61 tasks before it looks for sockets that are ready. Beside connections that send
+//! large responses, small requests then wait for tens of milliseconds. Programs that mainly serve set
+//! [`event_interval`](tokio::runtime::Builder::event_interval) to a lower number; `windlass up` has 8.
+//!
 //! # Not guaranteed
 //!
 //! - Request bodies have no limits in time or size; applications set them.

@@ -266,6 +266,11 @@ impl<T: Transform> Storage for CachedStorage<T> {
         self.shared.range_recent(prefix).boxed()
     }
 
+    fn is_known_to_be_empty(&self, prefix: &str) -> bool {
+        let Shared { replica, writes, .. } = &*self.shared;
+        replica.revision() >= writes.last_below(prefix) && replica.is_empty_below(prefix)
+    }
+
     fn commit<'a>(
         &'a self,
         key: &'a str,

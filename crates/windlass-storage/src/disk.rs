@@ -394,6 +394,10 @@ impl Storage for DiskStorage {
         .boxed()
     }
 
+    fn is_known_to_be_empty(&self, prefix: &str) -> bool {
+        self.shared.view.read().is_empty_below(prefix)
+    }
+
     fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>> {
         async move { self.shared.range(&query).await }.boxed()
     }

@@ -189,6 +189,7 @@ mod tests {
         put(&*below, CONFIG_MAP.0, windlass_protobuf::to_protobuf(CONFIG_MAP.1.as_bytes()).unwrap()).await;
         put(&*below, CUSTOM.0, format!("{}\n", CUSTOM.1)).await;
         let imported = EncodedStorage::imported(Arc::clone(&below), version());
+        assert!(imported.is_known_to_be_empty("/none/") && !imported.is_known_to_be_empty(CUSTOM.0));
         for (key, json) in [CONFIG_MAP, CUSTOM] {
             let found = get(&imported, key).await;
             assert_eq!((found.body, found.is_stale), (body(json), true), "{key}");

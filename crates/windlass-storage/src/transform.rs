@@ -240,6 +240,10 @@ impl<T: Transform> Storage for TransformedStorage<T> {
         .boxed()
     }
 
+    fn is_known_to_be_empty(&self, prefix: &str) -> bool {
+        self.below.is_known_to_be_empty(prefix)
+    }
+
     fn is_shared(&self) -> bool {
         self.below.is_shared()
     }

@@ -204,6 +204,19 @@ async fn recent_reads_include_own_writes() {
     assert_eq!(storage.shared.writes.last_below(""), Revision(0), "the writes are forgotten with their events");
 }
 
+#[tokio::test(start_paused = true)]
+async fn prefix_is_known_to_be_empty_if_the_copy_has_all_own_writes() {
+    let below = Below::new();
+    below.put("/b/1", "!").await;
+    let storage = start(&below).await;
+    assert!(storage.is_known_to_be_empty("/a/"));
+    assert!(!storage.is_known_to_be_empty("/b/"), "it has a value that cannot be decoded");
+    below.is_held.send_replace(true);
+    create(&storage, "/a/1", "one").await;
+    assert!(!storage.is_known_to_be_empty("/a/"));
+    assert!(storage.is_known_to_be_empty("/c/"));
+}
+
 #[tokio::test]
 async fn values_are_those_of_the_copy() {
     let below = Below::new();

@@ -76,6 +76,7 @@ async fn restart_preserves_values_history_and_watches() {
     assert_eq!(events(&storage, Revision(1), 7).await, history);
     let old = storage.get("/a", Some(Revision(3))).await.unwrap().1.unwrap();
     assert_eq!((&*old.body, old.modified), (&b"1"[..], Revision(2)));
+    assert!(storage.is_known_to_be_empty("/d") && !storage.is_known_to_be_empty("/c"));
     assert_eq!(create(&storage, "/d", "1").await, Revision(9), "revisions continue");
 }
 

@@ -208,6 +208,12 @@ impl View {
         None
     }
 
+    /// Reports whether no key, not even a deleted one with history, has the prefix.
+    pub(super) fn is_empty_below(&self, prefix: &str) -> bool {
+        let mut keys = self.keys.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        keys.next().is_none_or(|(key, _)| !key.starts_with(prefix))
+    }
+
     /// Sets the current revision after the stored commits are loaded: the last ones may have been removed.
     pub(super) fn set_revision(&mut self, revision: Revision) {
         self.revision = revision;

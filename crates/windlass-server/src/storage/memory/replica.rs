@@ -225,6 +225,14 @@ impl Replica {
         self.store.range(query, |revision| self.shared.unreadable.lock().check(&query.prefix, revision))
     }
 
+    /// Reports whether there is no value under a prefix, not even one that could not be decoded.
+    #[must_use]
+    pub fn is_empty_below(&self, prefix: &str) -> bool {
+        let index = self.store.index.read();
+        let Ok(revision) = index.readable(None) else { return false };
+        index.is_empty_below(prefix) && self.shared.unreadable.lock().check(prefix, revision).is_ok()
+    }
+
     /// Watches the events under a prefix, like [`Storage::watch`](super::super::Storage::watch). After the history, the
     /// watch reports its progress.
     ///
