@@ -18,7 +18,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-derive-model", &[]),
     ("windlass-derive", &["windlass-derive-model"]),
     ("windlass-apply-configurations", &["windlass-api"]),
-    ("windlass-views", &["windlass-api"]),
+    // Its tests have kinds with derived views.
+    ("windlass-views", &["windlass-api", "windlass-derive"]),
     ("windlass-import", &["windlass-api", "windlass-derive-model"]),
     ("windlass-cel", &["windlass-api"]),
     ("windlass-protobuf", &["windlass-api"]),
@@ -36,6 +37,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "windlass-queue",
             "windlass-serve",
             "windlass-tls",
+            "windlass-views",
             "windlass-webhook",
         ],
     ),
@@ -59,6 +61,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "windlass-webhook",
             "windlass-envtest",
             "windlass-server",
+            "windlass-views",
         ],
     ),
     // Its tests depend on the crate itself, with its features.

@@ -36,7 +36,7 @@ const SCALARS: [(&str, &str); 2] = [("IntOrString", "IntOrStringView<'a>"), ("Qu
 /// Times are always optional, because they have no empty value.
 const TIMES: [&str; 2] = ["MicroTime", "Time"];
 
-/// Types of any shape. Those of apimachinery have an implementation in `has_view`.
+/// Types of any shape. Those of apimachinery have an implementation in `types`.
 const ANY: [&str; 8] = [
     "CustomResourceSubresourceStatus",
     "FieldsV1",
@@ -94,8 +94,7 @@ pub(crate) fn run(mode: Mode) -> Result {
 /// Returns the structs that the kinds consist of.
 fn modules<'t>(schemas: &'t Schemas<'_>, kinds: &BTreeSet<(&str, &str, &str)>) -> Result<Modules<'t>> {
     let is_kind = |name: &str| required::kind(schemas, name).is_some_and(|kind| kinds.contains(&kind));
-    let mut open: Vec<&str> =
-        schemas.keys().copied().filter(|name| is_kind(name) || *name == METADATA).collect();
+    let mut open: Vec<&str> = schemas.keys().copied().filter(|name| is_kind(name) || *name == METADATA).collect();
     let mut seen: BTreeSet<&str> = open.iter().copied().collect();
     let mut modules = Modules::new();
     while let Some(name) = open.pop() {

@@ -2,10 +2,7 @@
 
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
-use crate::{
-    FromView, View,
-    view::Elements,
-};
+use crate::{FromView, View, view::Elements};
 
 /// A view of a list. An absent list is empty.
 pub struct List<'a, T> {

@@ -48,9 +48,10 @@
 //!
 //! ```text
 //! groups       the views of the built-in kinds
+//! partial      the view of an object whose kind is not known
 //! meta         the views of metadata, conditions and selectors
 //! prelude      the names that the generated modules use
-//! has_view     the view of a type
+//! types        the views of scalars, collections and values of any shape
 //! values       views of the scalar types of Kubernetes
 //! collections  views of lists and maps
 //! view         positions, and reading of values
@@ -62,9 +63,10 @@ mod macros;
 
 #[cfg(feature = "built-in")]
 mod groups;
+mod partial;
 pub mod meta;
 mod prelude;
-mod has_view;
+mod types;
 mod values;
 mod collections;
 mod view;
@@ -72,9 +74,9 @@ mod json;
 
 pub use self::{
     collections::{Items, List, Map, Members},
-    has_view::HasView,
+    partial::PartialObjectView,
     values::{ByteStringView, IntOrStringView, QuantityView},
-    view::{Document, FromView, Scalar, View, ViewError},
+    view::{Document, FromView, HasView, Scalar, View, ViewError},
 };
 
 #[cfg(feature = "built-in")]

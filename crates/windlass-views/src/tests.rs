@@ -236,14 +236,24 @@ fn wrong_type_is_an_error_with_its_path() {
         assert!(error.to_string().starts_with(&format!("{}: ", error.field().unwrap())), "{error}");
         error.to_string()
     }
-    assert_eq!(error(text, |metadata, _| assert_eq!(metadata.name(), None)), "metadata.name: a number instead of a string");
+    assert_eq!(
+        error(text, |metadata, _| assert_eq!(metadata.name(), None)),
+        "metadata.name: a number instead of a string"
+    );
     let generation = error(text, |metadata, _| assert_eq!(metadata.generation(), None));
     assert_eq!(generation, "metadata.generation: 1.5 instead of an integer of 64 bits");
     let time = error(text, |metadata, _| drop(metadata.creation_timestamp()));
     assert_eq!(time, "metadata.creationTimestamp: a string instead of a time");
-    assert_eq!(error(text, |metadata, _| drop(metadata.labels().get("a"))), "metadata.labels.a: a list instead of a string");
-    assert_eq!(error(text, |metadata, _| assert!(metadata.finalizers().is_empty())), "metadata.finalizers: an object instead of a list");
-    let controller = error(text, |metadata, _| assert_eq!(metadata.owner_references().get(1).unwrap().controller(), None));
+    assert_eq!(
+        error(text, |metadata, _| drop(metadata.labels().get("a"))),
+        "metadata.labels.a: a list instead of a string"
+    );
+    assert_eq!(
+        error(text, |metadata, _| assert!(metadata.finalizers().is_empty())),
+        "metadata.finalizers: an object instead of a list"
+    );
+    let controller =
+        error(text, |metadata, _| assert_eq!(metadata.owner_references().get(1).unwrap().controller(), None));
     assert_eq!(controller, "metadata.ownerReferences[1].controller: a string instead of a boolean");
     let item = error(text, |metadata, _| assert!(metadata.owner_references().get(2).is_some()));
     assert_eq!(item, "metadata.ownerReferences[2]: a number instead of an object");
@@ -288,7 +298,9 @@ mod built_in {
     /// Every accessor of the objects that the server's codec is tested with.
     #[test]
     fn views_of_recorded_bodies_equal_the_decoded_objects() {
-        use k8s_openapi::api::{apps::v1::*, batch::v1::*, core::v1::*, networking::v1::*, rbac::v1::*, storage::v1::*};
+        use k8s_openapi::api::{
+            apps::v1::*, batch::v1::*, core::v1::*, networking::v1::*, rbac::v1::*, storage::v1::*,
+        };
         let bodies = include_str!("../../windlass-server/testdata/bodies.tsv");
         fn compare<S>(body: &str)
         where

@@ -5,10 +5,7 @@ use std::{borrow::Cow, cell::RefCell, fmt};
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-use crate::{
-    HasView,
-    json::{Cursor, Damaged, Json, Type},
-};
+use crate::json::{Cursor, Damaged, Json, RawText, Type};
 
 /// An encoded object that is read through views.
 ///
@@ -27,6 +24,18 @@ pub struct View<'a>(Option<Position<'a>>);
 struct Position<'a> {
     document: &'a Document<'a>,
     at: usize,
+}
+
+/// A type with a view of its encoded form.
+///
+/// Built-in kinds and their parts have one with the feature `built-in`. `#[derive(View)]` of windlass-derive implements
+/// it for custom kinds and their parts.
+pub trait HasView {
+    /// The view of a required field of this type.
+    type View<'a>: FromView<'a>;
+    /// The view of an optional field of this type: `Option<…>` for scalars. Structs, lists and maps are empty if they are
+    /// absent.
+    type Optional<'a>: FromView<'a>;
 }
 
 /// A type that is read from a view.
@@ -239,10 +248,7 @@ pub(crate) struct Elements<'a> {
 
 impl<'a> Elements<'a> {
     /// Returns a property of the next key, and the value.
-    pub(crate) fn next_member<T>(
-        &mut self,
-        key: impl FnOnce(crate::json::RawText<'a>) -> T,
-    ) -> Option<(T, View<'a>)> {
+    pub(crate) fn next_member<T>(&mut self, key: impl FnOnce(RawText<'a>) -> T) -> Option<(T, View<'a>)> {
         let member = self.document.succeed(self.cursor.as_mut()?.next_member()).flatten();
         self.cursor = self.cursor.filter(|_| member.is_some());
         member.map(|member| (key(member.key), View::at(self.document, member.value)))
@@ -285,6 +291,19 @@ impl<'a> Scalar<'a> for Cow<'a, str> {
 }
 
 impl<'a> FromView<'a> for Cow<'a, str> {
+    #[inline]
+    fn from_view(view: View<'a>) -> Self {
+        view.read::<Option<Self>>().unwrap_or_default()
+    }
+}
+
+impl<'a> Scalar<'a> for String {
+    fn read(view: View<'a>) -> Option<Self> {
+        view.text().map(Cow::into_owned)
+    }
+}
+
+impl<'a> FromView<'a> for String {
     #[inline]
     fn from_view(view: View<'a>) -> Self {
         view.read::<Option<Self>>().unwrap_or_default()

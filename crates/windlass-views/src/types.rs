@@ -1,4 +1,4 @@
-//! The view of a type.
+//! The views of scalars, of the standard library's collections, and of values of any shape.
 
 use std::{
     borrow::Cow,
@@ -15,19 +15,9 @@ use k8s_openapi::{
     },
 };
 
-use crate::{ByteStringView, FromView, IntOrStringView, List, Map, QuantityView, View};
+use windlass_api::DynamicObject;
 
-/// A type with a view of its encoded form.
-///
-/// Built-in kinds and their parts have one with the feature `built-in`. `#[derive(View)]` of windlass-derive implements
-/// it for custom kinds and their parts.
-pub trait HasView {
-    /// The view of a required field of this type.
-    type View<'a>: FromView<'a>;
-    /// The view of an optional field of this type: `Option<…>` for scalars. Structs, lists and maps are empty if they are
-    /// absent.
-    type Optional<'a>: FromView<'a>;
-}
+use crate::{ByteStringView, HasView, IntOrStringView, List, Map, QuantityView, View};
 
 impl<T: HasView> HasView for Option<T> {
     type Optional<'a> = T::Optional<'a>;
@@ -84,6 +74,7 @@ same! {
     serde_json::Value [] => View<'a>,
     RawExtension [] => View<'a>,
     FieldsV1 [] => View<'a>,
+    DynamicObject [] => View<'a>,
     Vec<T> [T: HasView] => List<'a, T::View<'a>>,
     VecDeque<T> [T: HasView] => List<'a, T::View<'a>>,
     BTreeSet<T> [T: HasView] => List<'a, T::View<'a>>,
