@@ -357,8 +357,15 @@ fn words(literal: &str) -> Vec<String> {
 
 #[test]
 fn each_error_of_the_derives_is_among_the_mistakes() {
-    let tables =
-        [MISTAKES, MISTAKES_OF_DEFINITIONS, MISTAKES_OF_SCHEMAS, MISTAKES_OF_APPLIES, MISTAKES_OF_RULES].concat();
+    let tables = [
+        MISTAKES,
+        MISTAKES_OF_DEFINITIONS,
+        MISTAKES_OF_SCHEMAS,
+        MISTAKES_OF_APPLIES,
+        MISTAKES_OF_VIEWS,
+        MISTAKES_OF_RULES,
+    ]
+    .concat();
     let shown = tables.iter().chain([&OF_NO_GROUP]).map(|(_, error)| *error).collect::<Vec<_>>().join("\n");
     let (mut count, mut missing) = (0, Vec::new());
     for (file, text) in SOURCES {
