@@ -19,7 +19,7 @@ use windlass_client::{
 };
 
 use self::{
-    handling::{Progress, Work},
+    handling::{FiveFields, Progress, Work},
     reader::Reader,
 };
 use windlass_bench::process;
@@ -96,7 +96,7 @@ pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
     }
 }
 
-async fn follow<K: Object>(resource: ApiResource, options: Options) -> Result<(), BoxError> {
+async fn follow<K: Object + FiveFields>(resource: ApiResource, options: Options) -> Result<(), BoxError> {
     process::keep_little();
     let config = match (options.server, &options.kubeconfig) {
         (Some(server), _) => Config::new(server),

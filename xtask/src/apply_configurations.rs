@@ -91,7 +91,7 @@ pub(crate) fn run(mode: Mode) -> Result {
 // === reading the tables ===
 
 /// Returns group, version and kind of the resources that can be patched.
-fn kinds(discovery: &str) -> Result<BTreeSet<(&str, &str, &str)>> {
+pub(crate) fn kinds(discovery: &str) -> Result<BTreeSet<(&str, &str, &str)>> {
     let mut kinds = BTreeSet::new();
     let mut group = None;
     for line in discovery.lines().filter(|line| !line.starts_with('#')) {
@@ -146,16 +146,16 @@ fn modules<'t>(schemas: &'t Schemas<'_>, kinds: &BTreeSet<(&str, &str, &str)>) -
 }
 
 /// The parts of a schema's name.
-struct Path<'t> {
-    group: &'t str,
-    version: &'t str,
+pub(crate) struct Path<'t> {
+    pub(crate) group: &'t str,
+    pub(crate) version: &'t str,
     /// The path of the module in k8s-openapi.
-    source: String,
-    name: &'t str,
+    pub(crate) source: String,
+    pub(crate) name: &'t str,
 }
 
 impl<'t> Path<'t> {
-    fn of(schema: &'t str) -> Result<Self> {
+    pub(crate) fn of(schema: &'t str) -> Result<Self> {
         let mut parts = schema.rsplit('.');
         let (Some(name), Some(version), Some(group)) = (parts.next(), parts.next(), parts.next()) else {
             return Err(format!("{schema}: a name without group and version").into());
@@ -191,7 +191,7 @@ fn type_of<'t>(property: &'t Value, module: (&str, &str)) -> Result<(String, Opt
 }
 
 /// Returns the name of a field in k8s-openapi.
-fn ident(field: &str) -> String {
+pub(crate) fn ident(field: &str) -> String {
     let known = NAMES.iter().find(|(name, _)| *name == field);
     known.map_or_else(|| clientset::words(field).join("_"), |(_, ident)| (*ident).to_owned())
 }
@@ -255,7 +255,7 @@ impl Module<'_> {
 }
 
 /// Returns code that is compiled with these minor versions only.
-fn gated(span: Span, code: &str) -> String {
+pub(crate) fn gated(span: Span, code: &str) -> String {
     let mut code = code.to_owned();
     let last = span.until.map(|minor| ("le", minor));
     let first = span.since.map(|minor| ("ge", minor));

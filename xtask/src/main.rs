@@ -22,6 +22,7 @@ mod record;
 mod registry;
 mod required;
 mod upstream;
+mod views;
 
 mod attacks;
 mod browser;
@@ -113,6 +114,12 @@ enum Task {
     },
     /// Generate the apply configurations of the built-in kinds from the recorded schemas
     ApplyConfigurations {
+        /// Fail if a file in the repository differs, instead of writing it
+        #[arg(long)]
+        check: bool,
+    },
+    /// Generate the views of the built-in kinds from the recorded schemas
+    Views {
         /// Fail if a file in the repository differs, instead of writing it
         #[arg(long)]
         check: bool,
@@ -246,6 +253,7 @@ fn main() -> ExitCode {
         Task::Clientset { check } => clientset::run(generated::Mode::of(check)),
         Task::Required { check } => required::run(generated::Mode::of(check)),
         Task::ApplyConfigurations { check } => apply_configurations::run(generated::Mode::of(check)),
+        Task::Views { check } => views::run(generated::Mode::of(check)),
         Task::Upstream { build: true, minor: Some(minor), .. } => {
             upstream::build_minor(&minor).map(|programs| println!("{}", programs.display()))
         }

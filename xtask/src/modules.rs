@@ -17,7 +17,7 @@ use syn::{
 use crate::Result;
 
 /// The crates whose modules form layers.
-const LAYERED: [&str; 13] = [
+const LAYERED: [&str; 14] = [
     "windlass-api",
     "windlass-cache",
     "windlass-cel",
@@ -31,6 +31,7 @@ const LAYERED: [&str; 13] = [
     "windlass-serve",
     "windlass-server",
     "windlass-storage",
+    "windlass-views",
 ];
 
 /// The crates without cycles among their modules, whose lib.rs follows the path of a change instead of the layers.

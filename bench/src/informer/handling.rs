@@ -1,6 +1,7 @@
 //! The informer's handler, and its progress.
 
 use std::{
+    hint::black_box,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -9,17 +10,30 @@ use std::{
 };
 
 use clap::ValueEnum;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use serde::Deserialize;
 use tokio::sync::Notify;
-use windlass_api::Object;
+use windlass_api::{DynamicObject, Object};
 use windlass_cache::{Cached, Handler, Notification};
+use windlass_views::{
+    HasView, View,
+    core::v1::{ConfigMapView, PodView, SecretView},
+    meta::v1::ObjectMetaView,
+};
+
+/// A kind with five fields that a controller is likely to read.
+pub(super) trait FiveFields: HasView {
+    fn read_five(view: Self::View<'_>);
+}
 
 /// The work for each object.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Work {
     /// Produces its key
     Key,
-    /// Reads two fields
+    /// Decodes one field
+    Project,
+    /// Reads five fields through a view
     View,
     /// Decodes the object
     Decode,
@@ -34,7 +48,7 @@ pub(super) struct Progress {
 }
 
 /// Returns a handler that processes each object and counts the updates.
-pub(super) fn handler<K: Object>(work: Work, progress: Arc<Progress>) -> impl Handler<K> {
+pub(super) fn handler<K: Object + FiveFields>(work: Work, progress: Arc<Progress>) -> impl Handler<K> {
     move |notification: Notification<K>| {
         let (is_update, object) = match &notification {
             Notification::Added { object, .. } => (false, object),
@@ -72,9 +86,9 @@ impl Progress {
 }
 
 impl Work {
-    fn deal_with<K: Object>(self, object: &Cached<K>) {
+    fn deal_with<K: Object + FiveFields>(self, object: &Cached<K>) {
         #[derive(Deserialize)]
-        struct View {
+        struct Projection {
             status: Option<Status>,
         }
         #[derive(Deserialize)]
@@ -83,15 +97,57 @@ impl Work {
         }
         match self {
             Self::Key => {
-                std::hint::black_box(object.object_ref());
+                black_box(object.object_ref());
+            }
+            Self::Project => {
+                let read = object.project::<Projection>().ok().and_then(|read| read.status);
+                black_box(read.and_then(|status| status.phase));
             }
             Self::View => {
-                let view = object.project::<View>().ok().and_then(|view| view.status).and_then(|status| status.phase);
-                std::hint::black_box(view);
+                black_box(object.view(|view| K::read_five(view)).is_ok());
             }
             Self::Decode => {
-                std::hint::black_box(object.get().is_ok());
+                black_box(object.get().is_ok());
             }
         }
     }
+}
+
+impl FiveFields for Pod {
+    fn read_five(view: PodView<'_>) {
+        let (metadata, spec, status) = (view.metadata(), view.spec(), view.status());
+        let ready = status.conditions().iter().find(|condition| condition.type_() == "Ready");
+        black_box((
+            metadata.labels().get("app"),
+            spec.node_name(),
+            spec.containers().first().and_then(|container| container.image()),
+            status.phase(),
+            ready.map(|ready| ready.status() == "True"),
+        ));
+    }
+}
+
+impl FiveFields for Secret {
+    fn read_five(view: SecretView<'_>) {
+        black_box((view.type_(), view.immutable(), view.data().len()));
+        read_metadata(view.metadata());
+    }
+}
+
+impl FiveFields for ConfigMap {
+    fn read_five(view: ConfigMapView<'_>) {
+        black_box((view.immutable(), view.data().len(), view.binary_data().is_empty()));
+        read_metadata(view.metadata());
+    }
+}
+
+impl FiveFields for DynamicObject {
+    fn read_five(view: View<'_>) {
+        black_box((view.get::<View<'_>>("spec").is_present(), view.get::<View<'_>>("status").is_present()));
+        read_metadata(view.get("metadata"));
+    }
+}
+
+fn read_metadata(metadata: ObjectMetaView<'_>) {
+    black_box((metadata.name(), metadata.labels().get("app"), metadata.generation()));
 }

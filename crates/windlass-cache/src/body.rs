@@ -111,6 +111,18 @@ impl Body {
         Ok(read(&bytes))
     }
 
+    /// Copies the encoded body, uncompressed, into an empty buffer.
+    pub(crate) fn copy_to(&self, buffer: &mut Vec<u8>, unpacker: &Unpacker) -> Result<(), Damaged> {
+        let state = self.state.lock();
+        match &state.packing {
+            None => {
+                buffer.extend_from_slice(&state.bytes);
+                Ok(())
+            }
+            Some(dictionary) => unpacker.unpack_into(buffer, &state.bytes, dictionary),
+        }
+    }
+
     /// Returns the size of the encoded body, uncompressed.
     pub(crate) fn len(&self) -> usize {
         self.state.lock().len()
@@ -300,6 +312,9 @@ mod tests {
         assert_eq!(body.repack(&mut packers[1], &unpacker).unwrap()[0], after);
         drop(packers);
         assert_eq!(body.bytes(&unpacker).unwrap(), text.as_bytes());
+        let mut copy = Vec::new();
+        body.copy_to(&mut copy, &unpacker).unwrap();
+        assert_eq!(copy, text.as_bytes());
         let decoded = body.decode(Retention::Now, &unpacker, &decode::<Vec<u8>>).outcome.unwrap();
         assert_eq!((body.len(), decoded.downcast::<Vec<u8>>().unwrap().len()), (text.len(), 201));
     }

@@ -5,13 +5,14 @@ use std::{any::Any, fmt, marker::PhantomData, sync::Arc};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use windlass_api::{ApiResource, DynamicObject, Meta, Object, ObjectKey, ObjectRef, PartialObject, TypeMeta};
+use windlass_views::{Document, HasView};
 
 use crate::{
     body::{AnyObject, Body, DecodeResult, DecodeWork, Decoded, Retention},
     decoding::{self, DecodeFailure},
     error::DecodeError,
     memory::{Entry, Memory},
-    scan,
+    scan, scratch,
 };
 
 /// One state of one object. Cheap to clone; clones share the decoded object.
@@ -82,6 +83,39 @@ impl<K> Cached<K> {
     #[must_use]
     pub fn ptr_eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.entry, &other.entry)
+    }
+
+    /// Reads fields of the object through a view, without decoding it. Strings are borrowed from a buffer of the thread, to
+    /// which the body is copied or decompressed. No allocation is needed, except for strings with escapes.
+    ///
+    /// Returns an error, and drops the result of `read`, if a field that `read` has read is not of its type.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # fn is_on(pod: &windlass_cache::Cached<Pod>, node: &str) -> Result<bool, windlass_cache::DecodeError> {
+    /// pod.view(|pod| pod.spec().node_name().as_deref() == Some(node) && pod.status().phase().as_deref() == Some("Running"))
+    /// # }
+    /// ```
+    ///
+    /// The views of the built-in kinds need the feature `built-in` of windlass-views, or `views` of windlass. Custom kinds
+    /// derive theirs. To keep a view for longer, create a [`Document`] of [`bytes`](Self::bytes).
+    pub fn view<T>(&self, read: impl for<'a> FnOnce(K::View<'a>) -> T) -> Result<T, DecodeError>
+    where
+        K: HasView,
+    {
+        self.view_as::<K, T>(read)
+    }
+
+    /// Like [`Self::view`], as a type that the type parameter does not name.
+    pub(crate) fn view_as<V: HasView, T>(&self, read: impl for<'a> FnOnce(V::View<'a>) -> T) -> Result<T, DecodeError> {
+        scratch::with_buffer(|buffer| -> Result<T, DecodeFailure> {
+            self.entry.body.copy_to(buffer, &self.entry.memory.unpacker)?;
+            let document = Document::json(buffer);
+            let result = read(document.view::<V>());
+            document.check()?;
+            Ok(result)
+        })
+        .map_err(|failure| self.undecodable(failure))
     }
 
     /// Decodes a part of the object into a type that has only the fields that you need. This is much cheaper than
@@ -218,5 +252,72 @@ impl<K> Clone for Cached<K> {
 impl<K> fmt::Debug for Cached<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Cached({} {} @{})", self.resource().kind, self.key(), self.meta().resource_version())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use k8s_openapi::api::core::v1::Pod;
+    use windlass_api::Resource as _;
+
+    use super::*;
+    use crate::{Index, ManagedFieldsMode, ingest::Ingest};
+
+    const POD: &str = r#"{"metadata":{"name":"a","namespace":"n","managedFields":[{"f:x":{}}],"labels":{"app":"web"}},
+        "spec":{"nodeName":"n1","containers":[{"name":"c","image":"i:1"},{"name":"d","image":"i:2"}],"priority":"high"},
+        "status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}"#;
+
+    fn pod(managed_fields: ManagedFieldsMode) -> Cached<Pod> {
+        Ingest::alone(Pod::api_resource(), managed_fields).read(POD.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn view_reads_fields_without_decoding() {
+        for mode in [ManagedFieldsMode::Drop, ManagedFieldsMode::Keep] {
+            let pod = pod(mode);
+            let read = pod.view(|pod| {
+                let ready = pod.status().conditions().iter().find(|condition| condition.type_() == "Ready");
+                assert!(matches!(pod.spec().node_name(), Some(Cow::Borrowed("n1"))));
+                assert_eq!(pod.metadata().labels().get("app").as_deref(), Some("web"));
+                assert_eq!(pod.metadata().managed_fields().len(), usize::from(mode == ManagedFieldsMode::Keep));
+                (pod.status().phase().map(Cow::into_owned), ready.map(|ready| ready.status() == "True"))
+            });
+            assert_eq!(read.unwrap(), (Some("Running".to_owned()), Some(true)));
+            assert!(!pod.entry.body.has_decoded());
+        }
+    }
+
+    #[test]
+    fn field_of_another_type_is_a_decode_error() {
+        let pod = pod(ManagedFieldsMode::Drop);
+        let error = pod.view(|pod| pod.spec().priority()).unwrap_err();
+        assert_eq!((error.field.as_deref(), &error.key), (Some("spec.priority"), pod.key()));
+        assert_eq!(error.source.to_string(), "a string instead of an integer of 32 bits");
+        assert_eq!(pod.get().unwrap_err().field, error.field, "the same field as of the decoder");
+    }
+
+    #[test]
+    fn view_can_read_the_same_and_other_objects() {
+        let (pod, other) = (pod(ManagedFieldsMode::Drop), pod(ManagedFieldsMode::Keep));
+        let is_same = pod.view(|pod_view| {
+            assert!(pod.get().is_err());
+            other.view(|other| pod_view.spec().node_name() == other.spec().node_name())
+        });
+        assert!(is_same.unwrap().unwrap());
+    }
+
+    #[test]
+    fn index_on_view_has_the_values_of_its_function() {
+        let pod = pod(ManagedFieldsMode::Drop).cast::<Untyped>();
+        let index = Index::<Pod>::on_view("image", |pod| {
+            let images = pod.spec().containers().iter().filter_map(|container| container.image());
+            images.map(Cow::into_owned).collect::<Vec<_>>()
+        });
+        let values: Vec<_> = index.values_of(&pod).unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(values, ["i:1", "i:2"]);
+        let failing = Index::<Pod>::on_view("priority", |pod| pod.spec().priority().map(|value| value.to_string()));
+        assert!(failing.values_of(&pod).is_err());
     }
 }

@@ -106,6 +106,7 @@ impl<K> Compressor<K> {
 #[cfg(test)]
 mod tests {
     use windlass_api::{DynamicObject, ObjectExt as _, Resource};
+    use windlass_views::{List, View};
 
     use super::*;
     use crate::{ManagedFieldsMode, ingest::Ingest, options::InformerOptions};
@@ -143,6 +144,11 @@ mod tests {
             assert_eq!(object.get().unwrap().name(), format!("pod-{number}"));
             let image: Option<Vec<serde_json::Value>> = object.at(&["spec", "containers"]).unwrap();
             assert_eq!(image.unwrap()[7]["image"], format!("registry.example/app:{number}"));
+            let image = object.view(|pod| {
+                let containers = pod.get::<View<'_>>("spec").get::<List<'_, View<'_>>>("containers");
+                containers.get(7).map(|container| container.get::<String>("image"))
+            });
+            assert_eq!(image.unwrap().unwrap(), format!("registry.example/app:{number}"));
         }
     }
 

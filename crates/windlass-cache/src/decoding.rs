@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use serde::de::{DeserializeOwned, Error as _};
 
+use windlass_views::ViewError;
+
 use crate::packing::Damaged;
 
 mod error_path;
@@ -43,6 +45,13 @@ impl DecodeFailure {
 impl From<serde_json::Error> for DecodeFailure {
     fn from(error: serde_json::Error) -> Self {
         Self { field: None, source: Arc::new(error) }
+    }
+}
+
+impl From<ViewError> for DecodeFailure {
+    fn from(error: ViewError) -> Self {
+        let source = Arc::new(serde_json::Error::custom(error.reason()));
+        Self { field: error.field().map(str::to_owned), source }
     }
 }
 

@@ -10,6 +10,7 @@ use hashbrown::{DefaultHashBuilder, HashMap, HashTable, hash_map::EntryRef};
 use serde::de::DeserializeOwned;
 use smallvec::SmallVec;
 use windlass_api::{BoxError, Meta, Object, ObjectKey, ResourceVersion};
+use windlass_views::HasView;
 
 use crate::cached::{Cached, Untyped};
 
@@ -69,6 +70,29 @@ impl<K: 'static> Index<K> {
         values: impl Fn(&Meta) -> I + Send + Sync + 'static,
     ) -> Self {
         Self::from_fn(name, move |object| Ok(collect(values(object.meta()))))
+    }
+
+    /// Creates an index of values from a view of the object. Only the fields that the function reads are found; nothing is
+    /// decoded.
+    ///
+    /// ```
+    /// # use std::borrow::Cow;
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # use windlass_cache::Index;
+    /// // The images of each pod.
+    /// let index = Index::<Pod>::on_view("image", |pod| {
+    ///     let images = pod.spec().containers().iter().filter_map(|container| container.image());
+    ///     images.map(Cow::into_owned).collect::<Vec<String>>()
+    /// });
+    /// ```
+    pub fn on_view<V: Into<Arc<str>>, I: IntoIterator<Item = V>>(
+        name: impl Into<Arc<str>>,
+        values: impl for<'a> Fn(K::View<'a>) -> I + Send + Sync + 'static,
+    ) -> Self
+    where
+        K: HasView,
+    {
+        Self::from_fn(name, move |object| Ok(object.view_as::<K, Values>(|view| collect(values(view)))?))
     }
 
     /// Creates an index of values from a part of the object. `P` has only the required fields; nothing else is decoded.

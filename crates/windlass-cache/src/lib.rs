@@ -38,6 +38,7 @@
 //! metrics          the metrics of an informer
 //! error            the errors
 //! synced           waits until the first list is complete
+//! scratch          buffers of threads
 //! panics           catches panics of user code
 //! ```
 //!
@@ -131,6 +132,7 @@ mod status;
 mod metrics;
 mod error;
 mod synced;
+mod scratch;
 mod panics;
 
 pub use cached::Cached;

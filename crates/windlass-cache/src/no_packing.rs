@@ -22,6 +22,11 @@ impl Unpacker {
         let Self = self;
         match *dictionary {}
     }
+
+    pub(crate) fn unpack_into(&self, _: &mut Vec<u8>, _: &[u8], dictionary: &Dictionary) -> Result<(), Damaged> {
+        let Self = self;
+        match *dictionary {}
+    }
 }
 
 /// Returns the size of a body.

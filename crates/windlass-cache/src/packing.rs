@@ -90,15 +90,27 @@ impl Unpacker {
     }
 
     pub(crate) fn unpack(&self, packed: &[u8], dictionary: &Dictionary) -> Result<Vec<u8>, Damaged> {
+        let mut body = Vec::new();
+        self.unpack_into(&mut body, packed, dictionary).map(|()| body)
+    }
+
+    /// Replaces the content of `body`.
+    pub(crate) fn unpack_into(
+        &self,
+        body: &mut Vec<u8>,
+        packed: &[u8],
+        dictionary: &Dictionary,
+    ) -> Result<(), Damaged> {
+        body.clear();
+        body.reserve_exact(unpacked_len(packed));
         let mut context = self.idle.lock().pop().unwrap_or_else(DCtx::create);
-        let mut body = Vec::with_capacity(unpacked_len(packed));
-        let outcome = context.decompress_using_ddict(&mut body, packed, &dictionary.0);
+        let outcome = context.decompress_using_ddict(body, packed, &dictionary.0);
         let mut idle = self.idle.lock();
         if idle.len() < IDLE {
             idle.push(context);
         }
         drop(idle);
-        outcome.map(|_| body).map_err(|code| Damaged(zstd_safe::get_error_name(code)))
+        outcome.map(|_| ()).map_err(|code| Damaged(zstd_safe::get_error_name(code)))
     }
 }
 

@@ -296,7 +296,7 @@ fn member<'f>(
 }
 
 /// Returns the type in an `Option`, as written.
-fn of_option(ty: &Type) -> Option<&Type> {
+pub(crate) fn of_option(ty: &Type) -> Option<&Type> {
     let Type::Path(path) = ty else { return None };
     let last = path.path.segments.last().filter(|last| last.ident == "Option")?;
     let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };

@@ -8,6 +8,7 @@
 //! schema            #[derive(Schema)]: structs and enums, as serde writes them
 //! markers           #[schema(…)]
 //! apply             #[derive(ApplyConfiguration)]: structs with optional fields for server-side apply; #[apply(…)]
+//! view              #[derive(View)]: reads of single fields without decoding; #[view(…)]
 //! serde_attributes  the attributes of serde
 //! case              serde's rules for renaming
 //! rbac              #[rbac(…)]
@@ -29,6 +30,7 @@ mod markers;
 mod rbac;
 mod schema;
 mod serde_attributes;
+mod view;
 
 use proc_macro2::TokenStream;
 use syn::{DeriveInput, Result};
@@ -54,6 +56,11 @@ pub fn schema(input: &DeriveInput) -> Result<TokenStream> {
 /// Returns the code of `#[derive(ApplyConfiguration)]`.
 pub fn apply_configuration(input: &DeriveInput) -> Result<TokenStream> {
     apply::derive(input)
+}
+
+/// Returns the code of `#[derive(View)]`.
+pub fn view(input: &DeriveInput) -> Result<TokenStream> {
+    view::derive(input)
 }
 
 /// Returns the code of `#[rbac(…)]` from its arguments and its item.

@@ -1,6 +1,6 @@
 //! Derive macros for custom resources: `#[derive(Resource)]`, `#[derive(CustomResource)]`, `#[derive(Schema)]`,
-//! `#[derive(ApplyConfiguration)]` and `#[rbac]`. They declare the identity of a kind, its CustomResourceDefinition, its schema, its fields for server-side apply, and
-//! the permissions of its controller.
+//! `#[derive(ApplyConfiguration)]`, `#[derive(View)]` and `#[rbac]`. They declare the identity of a kind, its
+//! CustomResourceDefinition, its schema, its fields for server-side apply, its views, and the permissions of its controller.
 //!
 //! [`macro@Resource`] implements only k8s-openapi's `Resource` and `Metadata`. All typed verbs, caches and controllers
 //! of Windlass accept such a type, and so does kube-rs. [`macro@CustomResource`] also generates the
@@ -207,6 +207,39 @@ pub fn derive_schema(input: TokenStream) -> TokenStream {
 pub fn derive_apply_configuration(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     model::apply_configuration(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Generates the view of a type: a struct with the suffix `View`, with an accessor for each field. It reads single fields of
+/// an encoded object, such as one in a cache, without decoding the object.
+///
+/// Derive it for a kind, and for the structs and enums in its fields. An accessor returns the view of the field's type:
+/// borrowed strings, numbers, other views, and views of lists and maps. An optional scalar is an `Option`; an absent struct,
+/// list or map is empty. Serde's defaults do not apply: an absent scalar is its empty value.
+///
+/// The serde attributes `rename`, `rename_all`, `skip` and `flatten` are respected. Enums, structs without named fields, and
+/// types that serde reads through another type are decoded as a whole.
+///
+/// | in `#[view(…)]` | of | meaning |
+/// |---|---|---|
+/// | `decode` | types, fields | the value is decoded as a whole; the accessor returns an `Option` |
+/// | `skip` | fields | the view has no such field |
+/// | `name = "WebsiteFields"` | types | the name of the view; defaults to the name of the type with the suffix `View` |
+/// | `crate = path` | types | the path of windlass-views; defaults to `::windlass::views` |
+///
+/// # What does not compile
+///
+/// A type with type parameters:
+/// ```compile_fail
+/// #[derive(windlass_derive::View)]
+/// struct WebsiteSpec<T> {
+///     size: T,
+/// }
+/// ```
+/// Nor does a field whose type has no view: derive it, or add `#[view(decode)]`.
+#[proc_macro_derive(View, attributes(view, serde))]
+pub fn derive_view(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    model::view(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
 /// Declares permissions beside the code that needs them: on a function, a struct or any other item. Repeatable.

@@ -208,6 +208,19 @@ const MISTAKES_OF_APPLIES: &[(&str, &str)] = &[
     ),
 ];
 
+/// The same for `#[derive(View)]`.
+const MISTAKES_OF_VIEWS: &[(&str, &str)] = &[
+    ("union A { a: i32 }", "3:7: error: a union has no fields that could be read"),
+    ("struct A<T> { a: T }", "3:9: error: a type with type parameters has no view"),
+    ("#[view(size = 1)] struct A { a: i32 }", "3:8: error: expected name, decode or crate"),
+    ("struct A { #[view(name = \"B\")] a: i32 }", "3:19: error: expected decode or skip"),
+    (
+        "struct A { #[serde(with = \"x\")] a: i32 }",
+        "3:20: error: the function decodes the field, but a view reads it by its type: implement `Deserialize` for the type \
+         instead, or omit the field with #[view(skip)]",
+    ),
+];
+
 /// The same for `#[rbac(…)]`.
 const MISTAKES_OF_RULES: &[(&str, &str)] = &[
     (
@@ -272,6 +285,7 @@ fn each_mistake_is_named_where_it_stands() {
     let all = MISTAKES.iter().map(of("Resource")).chain(of_definitions).chain(of_no_group);
     let all = all.chain(MISTAKES_OF_SCHEMAS.iter().map(of("Schema"))).chain(of_rules);
     let all = all.chain(MISTAKES_OF_APPLIES.iter().map(of("ApplyConfiguration")));
+    let all = all.chain(MISTAKES_OF_VIEWS.iter().map(of("View")));
     let wrong = all.filter_map(|(attribute, source, error)| {
         let told = errors(&attribute, &source);
         (told != [*error]).then(|| format!("{source}\n  {told:#?}\n  {error}"))
@@ -289,6 +303,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("rbac.rs", include_str!("../../windlass-derive-model/src/rbac.rs")),
     ("schema.rs", include_str!("../../windlass-derive-model/src/schema.rs")),
     ("serde_attributes.rs", include_str!("../../windlass-derive-model/src/serde_attributes.rs")),
+    ("view.rs", include_str!("../../windlass-derive-model/src/view.rs")),
 ];
 
 /// The code in front of an error message.
@@ -342,8 +357,15 @@ fn words(literal: &str) -> Vec<String> {
 
 #[test]
 fn each_error_of_the_derives_is_among_the_mistakes() {
-    let tables =
-        [MISTAKES, MISTAKES_OF_DEFINITIONS, MISTAKES_OF_SCHEMAS, MISTAKES_OF_APPLIES, MISTAKES_OF_RULES].concat();
+    let tables = [
+        MISTAKES,
+        MISTAKES_OF_DEFINITIONS,
+        MISTAKES_OF_SCHEMAS,
+        MISTAKES_OF_APPLIES,
+        MISTAKES_OF_VIEWS,
+        MISTAKES_OF_RULES,
+    ]
+    .concat();
     let shown = tables.iter().chain([&OF_NO_GROUP]).map(|(_, error)| *error).collect::<Vec<_>>().join("\n");
     let (mut count, mut missing) = (0, Vec::new());
     for (file, text) in SOURCES {

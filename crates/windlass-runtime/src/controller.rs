@@ -18,6 +18,7 @@ use futures::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::BoxStream
 use windlass_api::{ApiResource, BoxError, Object, ObjectRef, PartialObject, Resource};
 use windlass_cache::{Cached, Notification};
 use windlass_queue::RateLimiter;
+use windlass_views::HasView;
 
 pub use self::handle::{ControllerHandle, WatchHandle};
 use self::{
@@ -241,6 +242,32 @@ impl<K: Object, R> Controller<K, R> {
         I: IntoIterator<Item = ObjectRef<K>>,
     {
         self.source(watch, Some(AnyMapper::Direct(handler::enqueue_mapped(map))))
+    }
+
+    /// Watches the objects that `watch` selects and reconciles the keys that `map` returns for a view of the object before
+    /// and after a change. The object is not decoded.
+    ///
+    /// ```
+    /// # use windlass_api::{ObjectRef, k8s_openapi::api::core::v1::{ConfigMap, Pod}};
+    /// # use windlass_runtime::{Controller, Watch};
+    /// // Reconciles the ConfigMaps that a pod mounts.
+    /// let controller = Controller::<ConfigMap>::new().watches_view(Watch::<Pod>::all(), |pod| {
+    ///     let namespace = pod.metadata().namespace().unwrap_or_default();
+    ///     let mounted = pod.spec().volumes().iter().filter_map(|volume| volume.config_map().name());
+    ///     mounted.map(|name| ObjectRef::new(&*name).within(&*namespace)).collect::<Vec<_>>()
+    /// });
+    /// # drop(controller);
+    /// ```
+    pub fn watches_view<T, I>(
+        self,
+        watch: Watch<T>,
+        map: impl for<'a> Fn(T::View<'a>) -> I + Send + Sync + 'static,
+    ) -> Self
+    where
+        T: Object + HasView,
+        I: IntoIterator<Item = ObjectRef<K>>,
+    {
+        self.source(watch, Some(AnyMapper::Direct(handler::enqueue_mapped_view(map))))
     }
 
     /// Like [`watches_with`](Self::watches_with), for objects of another cluster: that of a manager which runs

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use windlass_api::{ApiResource, ErrorChain, Object, ObjectRef, Scope};
-use windlass_cache::Cached;
+use windlass_cache::{Cached, DecodeError};
+use windlass_views::HasView;
 
 /// Appends the keys for an object.
 pub(crate) type Mapper<T, K> = Arc<dyn Fn(&Cached<T>, &mut Vec<ObjectRef<K>>) + Send + Sync>;
@@ -55,6 +56,24 @@ where
     Arc::new(move |object, keys| keys.extend(map(object)))
 }
 
+/// Returns a mapper that calls a function with a view of the object. Objects that cannot be read are logged and lead to
+/// no keys.
+pub(crate) fn enqueue_mapped_view<T, K, I, F>(map: F) -> Mapper<T, K>
+where
+    T: Object + HasView,
+    K: Object,
+    I: IntoIterator<Item = ObjectRef<K>>,
+    F: for<'a> Fn(T::View<'a>) -> I + Send + Sync + 'static,
+{
+    Arc::new(move |object, keys| {
+        // A list, because the keys of an object that cannot be read are dropped.
+        match object.view(|view| map(view).into_iter().collect::<Vec<_>>()) {
+            Ok(mapped) => keys.extend(mapped),
+            Err(error) => unmapped(object, &error),
+        }
+    })
+}
+
 /// Returns a mapper that calls a function with the decoded object. Objects that cannot be decoded are logged and lead
 /// to no keys.
 pub(crate) fn enqueue_mapped_decoded<T, K, I, F>(map: F) -> Mapper<T, K>
@@ -66,8 +85,10 @@ where
 {
     Arc::new(move |object, keys| match object.get() {
         Ok(decoded) => keys.extend(map(&decoded)),
-        Err(error) => {
-            tracing::error!(object = %object.key(), error = %ErrorChain(&error), "cannot map an object to keys");
-        }
+        Err(error) => unmapped(object, &error),
     })
+}
+
+fn unmapped<T>(object: &Cached<T>, error: &DecodeError) {
+    tracing::error!(object = %object.key(), error = %ErrorChain(error), "cannot map an object to keys");
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use windlass_api::{LabelSelector, Object};
 use windlass_cache::Cached;
+use windlass_views::HasView;
 
 /// Decides whether an event of a watch leads to keys. The default methods let every event pass.
 ///
@@ -117,6 +118,53 @@ pub fn or<A, B>(a: A, b: B) -> Or<A, B> {
 #[must_use]
 pub fn not<P>(predicate: P) -> Not<P> {
     Not(predicate)
+}
+
+/// Returns the predicate of [`Watch::filter_view`](crate::Watch::filter_view).
+pub(crate) const fn viewed<T: HasView, F: for<'a> Fn(T::View<'a>) -> bool>(matches: F) -> Viewed<F> {
+    Viewed(matches)
+}
+
+/// Returns the predicate of [`Watch::filter_view_changes`](crate::Watch::filter_view_changes).
+pub(crate) fn view_changed<T: Object + HasView, V: PartialEq>(
+    value: impl for<'a> Fn(T::View<'a>) -> V + Send + Sync + 'static,
+) -> impl Predicate<T> {
+    move |old: &Cached<T>, new: &Cached<T>| match (old.view(&value), new.view(&value)) {
+        (Ok(old), Ok(new)) => old != new,
+        // The reconciler handles objects that cannot be read.
+        _ => true,
+    }
+}
+
+/// Passes objects that match a function of their view.
+pub(crate) struct Viewed<F>(F);
+
+impl<F> Viewed<F> {
+    /// Objects that cannot be read pass: the reconciler handles them.
+    fn matches<T: HasView>(&self, object: &Cached<T>) -> bool
+    where
+        F: for<'a> Fn(T::View<'a>) -> bool,
+    {
+        object.view(&self.0).unwrap_or(true)
+    }
+}
+
+impl<T, F> Predicate<T> for Viewed<F>
+where
+    T: Object + HasView,
+    F: for<'a> Fn(T::View<'a>) -> bool + Send + Sync + 'static,
+{
+    fn added(&self, object: &Cached<T>) -> bool {
+        self.matches(object)
+    }
+
+    fn updated(&self, old: &Cached<T>, new: &Cached<T>) -> bool {
+        self.matches(old) || self.matches(new)
+    }
+
+    fn deleted(&self, object: &Cached<T>) -> bool {
+        self.matches(object)
+    }
 }
 
 impl<T: Object> Predicate<T> for GenerationChanged {

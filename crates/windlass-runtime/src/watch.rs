@@ -7,8 +7,9 @@ use std::{
 
 use windlass_api::{ApiResource, Object, PartialObject, Resource};
 use windlass_cache::{Cached, Index, Selection};
+use windlass_views::HasView;
 
-use crate::predicate::Predicate;
+use crate::predicate::{self, Predicate};
 
 /// A selection of objects of type `T`, and of the events that matter.
 ///
@@ -87,6 +88,42 @@ impl<T: Object> Watch<T> {
     /// `filter(changed)`, but closures need no argument types.
     pub fn filter_updates(self, changed: impl Fn(&Cached<T>, &Cached<T>) -> bool + Send + Sync + 'static) -> Self {
         self.filter(changed)
+    }
+
+    /// Passes only events of objects whose view matches. Objects are not decoded. An update passes if the old or the new
+    /// state matches, so that a controller notices when an object stops to match.
+    ///
+    /// ```
+    /// # use windlass_api::k8s_openapi::api::core::v1::Pod;
+    /// # use windlass_runtime::Watch;
+    /// let failed = Watch::<Pod>::all().filter_view(|pod| pod.status().phase().as_deref() == Some("Failed"));
+    /// # drop(failed);
+    /// ```
+    pub fn filter_view(self, matches: impl for<'a> Fn(T::View<'a>) -> bool + Send + Sync + 'static) -> Self
+    where
+        T: HasView,
+    {
+        self.filter(predicate::viewed::<T, _>(matches))
+    }
+
+    /// Passes only updates that change a value that is read from the view, and every creation and deletion. Objects are
+    /// not decoded.
+    ///
+    /// ```
+    /// # use std::borrow::Cow;
+    /// # use windlass_api::k8s_openapi::api::core::v1::Pod;
+    /// # use windlass_runtime::Watch;
+    /// let moved = Watch::<Pod>::all().filter_view_changes(|pod| pod.spec().node_name().map(Cow::into_owned));
+    /// # drop(moved);
+    /// ```
+    pub fn filter_view_changes<V: PartialEq>(
+        self,
+        value: impl for<'a> Fn(T::View<'a>) -> V + Send + Sync + 'static,
+    ) -> Self
+    where
+        T: HasView,
+    {
+        self.filter(predicate::view_changed::<T, V>(value))
     }
 }
 

@@ -62,6 +62,7 @@
 //! | `manifests` | no | `windlass::manifests`: CRDs, roles and webhook configurations of a project, validated and written as YAML |
 //! | `otlp` | no | `windlass::otlp`: export of spans to an OpenTelemetry collector |
 //! | `server` | no | `windlass::server`, the embedded API server |
+//! | `views` | no | `windlass::views`: views of the built-in kinds, to read fields of cached objects without decoding them |
 //! | `webhook` | no | `windlass::webhook`: admission, conversion, authentication and authorization webhooks; `windlass::runtime::webhook`: their certificates |
 //! | `websockets` | no | `Client::exec`, `Client::attach`, `Client::port_forward` |
 //!
@@ -101,6 +102,7 @@ pub use windlass_runtime::config;
 pub use windlass_runtime::otlp;
 #[cfg(feature = "server")]
 pub use windlass_server as server;
+pub use windlass_views as views;
 #[cfg(feature = "webhook")]
 pub use windlass_webhook as webhook;
 
@@ -207,6 +209,30 @@ pub use windlass_derive::ApplyConfiguration;
 
 /// The trait of everything that can be applied: objects and apply configurations.
 pub use windlass_api::ApplyConfiguration;
+
+/// Derives the view of a type, with an accessor for each field: reads of cached objects without decoding them.
+///
+/// ```
+/// use windlass::{Cached, Resource, View, api::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta};
+///
+/// #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize, Resource, View)]
+/// #[resource(group = "example.com", version = "v1")]
+/// struct Website {
+///     metadata: ObjectMeta,
+///     spec: WebsiteSpec,
+/// }
+///
+/// #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize, View)]
+/// struct WebsiteSpec {
+///     image: String,
+///     replicas: u16,
+/// }
+///
+/// # fn example(website: &Cached<Website>) -> Result<bool, windlass::cache::DecodeError> {
+/// website.view(|website| website.spec().image() == "nginx" && website.spec().replicas() > 1)
+/// # }
+/// ```
+pub use windlass_derive::View;
 
 /// Traits of kinds with CRDs, and of types with schemas.
 pub use windlass_api::crd::{CrdBuilder, CustomResource, Schema};

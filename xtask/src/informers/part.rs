@@ -65,6 +65,14 @@ pub(super) const PARTS: &[Part] = &[
         ..PODS
     },
     Part {
+        name: "view",
+        heading: "Uniform pods, five fields of every event read",
+        ours: &["--handler", "view"],
+        updates: 20_000,
+        columns: columns::UPDATES,
+        ..PODS
+    },
+    Part {
         name: "trickle",
         heading: "Uniform pods, 1,000 events a second",
         replay: &["--workload", "uniform", "--rate", "1000"],

@@ -1,6 +1,7 @@
 //! Tests of controllers: events, keys, reconciles and their outcomes.
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
     sync::{
         Arc,
@@ -17,7 +18,10 @@ use tokio::{
 };
 use windlass_api::{
     ApiResource, DynamicObject, Meta, Object, ObjectExt, ObjectRef, Resource,
-    k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap},
+    k8s_openapi::api::{
+        apps::v1::Deployment,
+        core::v1::{ConfigMap, Secret},
+    },
 };
 use windlass_cache::Index;
 use windlass_runtime::{
@@ -368,6 +372,48 @@ async fn predicates_decide_which_events_count() {
     fake.put(&object);
     sleep(Duration::from_secs(1)).await;
     assert_eq!(seen.len(), 3, "the second filter holds as well");
+    run.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn views_filter_events_and_map_them_to_keys() {
+    let (fake, seen) = (Fake::new(), Seen::default());
+    let mut manager = fake.manager().build();
+    let watch = Watch::<Secret>::all()
+        .filter_view(|secret| secret.type_().as_deref() == Some("used"))
+        .filter_view_changes(|secret| secret.string_data().get("user").map(Cow::into_owned));
+    let mapped = Controller::<ConfigMap>::new().watches_view(watch, |secret| {
+        let namespace = secret.metadata().namespace().unwrap_or_default();
+        secret.string_data().get("user").map(|user| ObjectRef::new(&*user).within(&*namespace))
+    });
+    manager.add(mapped.reconcile(seen.reconciler()));
+    for name in ["a", "b"] {
+        fake.put(&config(name));
+    }
+    let run = Run::start(manager);
+    eventually("the initial reconciles", || seen.len() == 2).await;
+    let mut secret = Secret::default();
+    secret.metadata.name = Some("s".to_owned());
+    secret.metadata.namespace = Some("ns".to_owned());
+    secret.type_ = Some("used".to_owned());
+    secret.string_data = Some([("user".to_owned(), "a".to_owned())].into());
+    fake.put(&secret);
+    eventually("the mapped key", || seen.len() == 3).await;
+    secret.metadata.generation = Some(2);
+    fake.put(&secret);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(seen.len(), 3, "the user is the same");
+    secret.string_data = Some([("user".to_owned(), "b".to_owned())].into());
+    fake.put(&secret);
+    eventually("the old and the new key", || seen.len() == 5).await;
+    secret.metadata.name = Some("other".to_owned());
+    secret.type_ = Some("unused".to_owned());
+    fake.put(&secret);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(seen.len(), 5, "the type does not match");
+    let mut last = seen.names()[3..].to_vec();
+    last.sort();
+    assert_eq!((seen.names()[2].as_str(), last), ("a", vec!["a".to_owned(), "b".to_owned()]));
     run.stop().await.unwrap();
 }
 
