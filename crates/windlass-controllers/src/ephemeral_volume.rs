@@ -82,7 +82,7 @@ fn claim(pod: &Pod, volume: &str, source: &EphemeralVolumeSource) -> PersistentV
     let template = source.volume_claim_template.clone().unwrap_or_default();
     let metadata = template.metadata.unwrap_or_default();
     let mut claim = PersistentVolumeClaim { spec: Some(template.spec), ..PersistentVolumeClaim::default() };
-    claim.metadata.name = Some(ephemeral_claim(pod, volume));
+    claim.metadata.name = Some(ephemeral_claim(pod.name(), volume));
     claim.metadata.labels = metadata.labels;
     claim.metadata.annotations = metadata.annotations;
     claim.controlled_by(pod)

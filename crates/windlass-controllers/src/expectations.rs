@@ -52,6 +52,11 @@ impl Expectations {
         self.record(owner, |expected| expected.deleted.insert(uid.into()));
     }
 
+    /// Returns `true` if nothing is expected for an owner.
+    pub(crate) fn are_empty(&self, owner: &ObjectKey) -> bool {
+        !self.owners.lock().contains_key(owner)
+    }
+
     /// Drops the expectations that the cache fulfils by now, and returns `true` if none is left.
     pub(crate) fn satisfied(&self, owner: &ObjectKey, seen: impl Fn(&str) -> Seen) -> bool {
         let mut owners = self.owners.lock();

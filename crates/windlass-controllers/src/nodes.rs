@@ -47,7 +47,7 @@ use crate::{Identity, identity::Identities};
 /// The controller of kube-controller-manager that provisions and deletes volumes.
 const PROVISIONER: &str = "persistent-volume-binder";
 
-/// Adds `count` nodes, their scheduler, their kubelets and their storage to a manager. Pod addresses suffice for 3,072
+/// Adds `count` nodes, their scheduler, their kubelets and their storage to a manager. Pod addresses suffice for 10,240
 /// nodes.
 ///
 /// Each kubelet acts as its node, and the scheduler as `system:kube-scheduler`. The provisioner acts as the controller

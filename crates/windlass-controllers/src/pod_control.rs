@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use futures::future::join_all;
+use hashbrown::HashMap;
 use k8s_openapi::api::core::v1::Pod;
-use windlass_api::{ObjectExt, ObjectKey, Resource};
+use windlass_api::{ObjectExt, ObjectKey, Resource, Uid};
 use windlass_cache::Cached;
 use windlass_client::Error;
 use windlass_runtime::{
@@ -46,10 +47,14 @@ impl PodControl {
 
     /// Reports whether these cached pods reflect all writes for the owner.
     pub(crate) fn caught_up(&self, owner: &ObjectKey, pods: &[Cached<Pod>]) -> bool {
-        self.expectations.satisfied(owner, |uid| match pods.iter().find(|pod| *pod.meta().uid() == *uid) {
+        if self.expectations.are_empty(owner) {
+            return true;
+        }
+        let known: HashMap<_, _> = pods.iter().map(|pod| (pod.meta().uid(), pod.meta().is_deleting())).collect();
+        self.expectations.satisfied(owner, |uid| match known.get(&Uid::new(uid)) {
             None => Seen::Absent,
-            Some(pod) if pod.meta().is_deleting() => Seen::Deleting,
-            Some(_) => Seen::Alive,
+            Some(true) => Seen::Deleting,
+            Some(false) => Seen::Alive,
         })
     }
 

@@ -6,9 +6,10 @@
 //! ones, in deletion order. Not guaranteed: the exact number of pods at every moment.
 
 mod kinds;
+mod readiness;
 mod status;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{cmp::Ordering, collections::HashMap, sync::Arc};
 
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -16,9 +17,11 @@ use k8s_openapi::api::{
     core::v1::{Pod, PodTemplateSpec, ReplicationController},
 };
 use windlass_api::{LabelSelector, ObjectExt, ObjectRef, Resource};
+use windlass_cache::Cached;
 use windlass_client::Error;
 use windlass_runtime::{Action, Context, Controller, Manager, Watch};
 
+use self::readiness::{KnownReadiness, Replica};
 use crate::{
     error::{ReconcileError, await_newer_state},
     expectations::Expectations,
@@ -63,7 +66,7 @@ pub(crate) fn add_legacy_to(manager: &mut Manager) {
 fn add<K: Replicated>(manager: &mut Manager) {
     let sets = manager.cluster().informer::<K>(&Watch::all()).store();
     let control = PodControl::new(manager.cluster().recorder(K::COMPONENT));
-    let replicas = Arc::new(Replicas { control, versions: Versions::default() });
+    let replicas = Arc::new(Replicas { control, versions: Versions::default(), readiness: KnownReadiness::default() });
     manager.add(
         Controller::<K>::new()
             .named(K::CONTROLLER)
@@ -85,6 +88,7 @@ struct Replicas {
     control: PodControl,
     /// The versions of the sets at their last status write.
     versions: Versions,
+    readiness: KnownReadiness,
 }
 
 async fn reconcile<K: Replicated>(
@@ -95,6 +99,7 @@ async fn reconcile<K: Replicated>(
     let Some(set) = cx.store::<K>().get(&key) else {
         replicas.control.forget(key.key());
         replicas.versions.forget(key.key());
+        replicas.readiness.forget(key.key());
         return Ok(Action::await_change());
     };
     let set = set.get()?;
@@ -109,14 +114,12 @@ async fn reconcile<K: Replicated>(
         return Ok(Action::requeue_after(Expectations::timeout()));
     }
     let claimed = ownership::claim_all(cx.live(), &*set, &selector, candidates).await?;
-    let mut owned = Vec::with_capacity(claimed.len());
-    for pod in &claimed {
-        owned.push(pod.get()?);
-    }
-
-    let (mut active, ending): (Vec<_>, Vec<_>) = owned.into_iter().partition(|pod| pods::is_active(pod));
+    let owned = replicas.readiness.replicas(key.key(), &claimed)?;
+    let alive: Vec<_> =
+        claimed.iter().zip(&owned).filter(|(_, replica)| replica.is_active()).map(|(pod, _)| pod).collect();
+    let (active, ending): (Vec<_>, Vec<_>) = owned.into_iter().partition(Replica::is_active);
     let scaling =
-        if set.is_deleting() { Ok(Scaled::Not) } else { scale(&cx, &replicas.control, &*set, &mut active).await };
+        if set.is_deleting() { Ok(Scaled::Not) } else { scale(&cx, &replicas.control, &*set, &alive).await? };
     if matches!(scaling, Ok(Scaled::Up)) {
         return Ok(Action::requeue_after(Expectations::timeout()));
     }
@@ -134,8 +137,8 @@ async fn reconcile<K: Replicated>(
 }
 
 /// Schedules the next reconcile for a change that causes no event: a pod becomes available as time passes.
-fn requeue_action<K: Replicated>(set: &K, active: &[Arc<Pod>], now: Timestamp) -> Action {
-    let next = pods::next_available(active, set.min_ready_seconds(), now);
+fn requeue_action<K: Replicated>(set: &K, active: &[Replica<'_>], now: Timestamp) -> Action {
+    let next = readiness::next_available(active, set.min_ready_seconds(), now);
     next.map_or_else(Action::await_change, Action::requeue_after)
 }
 
@@ -174,33 +177,35 @@ impl ScaleFailure {
     }
 }
 
+/// Creates missing pods, or deletes surplus ones. The outer error is that of a pod that cannot be decoded.
 async fn scale<K: Replicated>(
     cx: &Context,
     replicas: &PodControl,
     set: &K,
-    active: &mut [Arc<Pod>],
-) -> Result<Scaled, ScaleFailure> {
+    active: &[&Cached<Pod>],
+) -> Result<Result<Scaled, ScaleFailure>, ReconcileError> {
     let desired = usize::try_from(set.replicas()).unwrap_or(0);
-    let (verb, written) = if active.len() < desired {
-        let missing = (desired - active.len()).min(BURST);
-        (
-            ScaleVerb::Create,
-            replicas
-                .create(cx, set, vec![pods::from_template(set, set.template().cloned().unwrap_or_default()); missing])
-                .await,
-        )
-    } else {
-        let surplus = (active.len() - desired).min(BURST);
-        let crowd = crowd(active);
-        pods::sort_for_deletion(active, |pod| crowd.get(pods::node_name(pod)).copied().unwrap_or(0));
-        (ScaleVerb::Delete, replicas.delete(cx, set, &active[..surplus]).await)
+    let (verb, written) = match active.len().cmp(&desired) {
+        Ordering::Equal => return Ok(Ok(Scaled::Not)),
+        Ordering::Less => {
+            let missing = (desired - active.len()).min(BURST);
+            let pod = pods::from_template(set, set.template().cloned().unwrap_or_default());
+            (ScaleVerb::Create, replicas.create(cx, set, vec![pod; missing]).await)
+        }
+        Ordering::Greater => {
+            let surplus = (active.len() - desired).min(BURST);
+            let mut active = active.iter().map(|pod| pod.get()).collect::<Result<Vec<_>, _>>()?;
+            let crowd = crowd(&active);
+            pods::sort_for_deletion(&mut active, |pod| crowd.get(pods::node_name(pod)).copied().unwrap_or(0));
+            (ScaleVerb::Delete, replicas.delete(cx, set, &active[..surplus]).await)
+        }
     };
-    match (written.failure, verb) {
+    Ok(match (written.failure, verb) {
         (Some(error), _) => Err(ScaleFailure { verb, error }),
         (None, _) if written.pods.is_empty() => Ok(Scaled::Not),
         (None, ScaleVerb::Create) => Ok(Scaled::Up),
         (None, ScaleVerb::Delete) => Ok(Scaled::Down),
-    }
+    })
 }
 
 /// Returns the number of pods on each node.

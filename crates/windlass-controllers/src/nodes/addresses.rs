@@ -4,8 +4,11 @@ use std::{net::Ipv4Addr, sync::Arc};
 
 use hashbrown::HashMap;
 
-/// The maximum number of nodes with an address range.
-pub(crate) const MOST_NODES: u16 = 3_072;
+/// The number of nodes whose pods have addresses from 10.244.0.0 on, up to 10.255.255.255.
+const FIRST_NODES: u16 = 12 * 256;
+/// The maximum number of nodes with an address range. The pods of further nodes have addresses from 10.216.0.0 on, up to
+/// 10.243.255.255.
+pub(crate) const MOST_NODES: u16 = FIRST_NODES + 28 * 256;
 
 /// The host numbers for pods in a node's range: 0 is the network, 1 the gateway, 255 the broadcast address.
 const HOSTS: std::ops::RangeInclusive<u8> = 2..=254;
@@ -59,8 +62,9 @@ impl Host {
     }
 
     fn pod_ip(self, host: u8) -> Ipv4Addr {
-        let [high, low] = self.0.to_be_bytes();
-        Ipv4Addr::new(10, 244 + high, low, host)
+        let (first, number) = if self.0 < FIRST_NODES { (244, self.0) } else { (216, self.0 - FIRST_NODES) };
+        let [high, low] = number.to_be_bytes();
+        Ipv4Addr::new(10, first + high, low, host)
     }
 }
 
@@ -125,7 +129,10 @@ mod tests {
         let ranges: HashSet<_> = hosts.iter().map(|host| host.pod_cidr()).collect();
         assert_eq!((ips.len(), ranges.len()), (hosts.len(), hosts.len()));
         assert_eq!(hosts[0].pod_cidr(), "10.244.0.0/24");
-        assert_eq!(hosts[3071].pod_cidr(), "10.255.255.0/24");
+        assert_eq!(hosts[3_071].pod_cidr(), "10.255.255.0/24");
+        assert_eq!(hosts[3_072].pod_cidr(), "10.216.0.0/24");
+        assert_eq!(hosts[10_239].pod_cidr(), "10.243.255.0/24");
+        assert!(ips.iter().all(|ip| ip.is_private()), "{ips:?}");
         for (name, count, found) in [
             ("node-0", 1, true),
             ("node-1", 1, false),

@@ -71,7 +71,8 @@ struct OnSimulatedNode {
 
 impl OnSimulatedNode {
     fn is_on(&self, pod: &Cached<Pod>) -> bool {
-        pod.get().map_or(true, |pod| Host::named(pods::node_name(&pod), self.nodes).is_some())
+        let node = pod.at::<String>(&["spec", "nodeName"]);
+        node.map_or(true, |node| node.is_some_and(|node| Host::named(&node, self.nodes).is_some()))
     }
 }
 
@@ -108,7 +109,8 @@ fn pods_on(pods: &Lister<Pod>, node: &Cached<Node>) -> Vec<ObjectRef<Pod>> {
         return Vec::new();
     }
     let name = &**node.meta().name();
-    let is_on = |pod: &Cached<Pod>| pod.get().is_ok_and(|pod| pods::node_name(&pod) == name);
+    let is_on =
+        |pod: &Cached<Pod>| pod.at::<String>(&["spec", "nodeName"]).is_ok_and(|node| node.as_deref() == Some(name));
     pods.list().iter().filter(|pod| is_on(pod)).map(Cached::object_ref).collect()
 }
 

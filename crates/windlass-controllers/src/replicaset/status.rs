@@ -1,42 +1,35 @@
 //! The status of a replica set. Plain values, no I/O.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use k8s_openapi::{
-    api::{
-        apps::v1::{ReplicaSetCondition, ReplicaSetStatus},
-        core::v1::Pod,
-    },
+    api::apps::v1::{ReplicaSetCondition, ReplicaSetStatus},
     apimachinery::pkg::apis::meta::v1::Time,
 };
-use windlass_api::ObjectExt;
 
-use super::Replicated;
-use crate::pods;
+use super::{Replicated, readiness::Replica};
 
 /// Computes the status. `failure` is the reason and message of a failed creation or deletion.
 pub(super) fn compute<K: Replicated>(
     set: &K,
-    active: &[Arc<Pod>],
-    ending: &[Arc<Pod>],
+    active: &[Replica<'_>],
+    ending: &[Replica<'_>],
     failure: Option<(&str, String)>,
     now: Timestamp,
 ) -> ReplicaSetStatus {
     let before = set.status().unwrap_or_default();
     let min_ready = set.min_ready_seconds();
-    let count = |of: &dyn Fn(&Pod) -> bool| i32::try_from(active.iter().filter(|pod| of(pod)).count()).ok();
+    let count = |of: &dyn Fn(&Replica<'_>) -> bool| i32::try_from(active.iter().filter(|pod| of(pod)).count()).ok();
     let non_zero = |count: Option<i32>| count.filter(|count| *count != 0);
     let wanted =
         set.template().and_then(|template| template.metadata.as_ref()).and_then(|metadata| metadata.labels.as_ref());
     let fully_labeled =
-        |pod: &Pod| wanted.into_iter().flatten().all(|(key, value)| pod.labels().get(key) == Some(value));
-    let terminating = ending.iter().filter(|pod| pod.is_deleting() && !pods::is_finished(pod)).count();
+        |pod: &Replica<'_>| wanted.into_iter().flatten().all(|(key, value)| pod.meta.label(key) == Some(value));
+    let terminating = ending.iter().filter(|pod| pod.is_terminating()).count();
     ReplicaSetStatus {
         replicas: count(&|_| true).unwrap_or(i32::MAX),
         fully_labeled_replicas: non_zero(count(&fully_labeled)),
-        ready_replicas: non_zero(count(&pods::is_ready)),
-        available_replicas: non_zero(count(&|pod| pods::is_available(pod, min_ready, now))),
+        ready_replicas: non_zero(count(&|pod| pod.readiness.ready)),
+        available_replicas: non_zero(count(&|pod| pod.is_available(min_ready, now))),
         terminating_replicas: i32::try_from(terminating).ok(),
         observed_generation: set.metadata().generation,
         conditions: conditions(before.conditions, failure, now),
@@ -67,18 +60,16 @@ fn conditions(
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::{
-        apps::v1::ReplicaSet,
-        core::v1::{PodCondition, PodStatus},
-    };
+    use k8s_openapi::api::apps::v1::ReplicaSet;
+    use windlass_api::{Meta, ObjectKey};
 
-    use super::*;
+    use super::{super::readiness::Readiness, *};
 
     #[test]
     fn status_counts_ready_pods_and_failures() {
-        let ready = PodCondition { type_: "Ready".to_owned(), status: "True".to_owned(), ..PodCondition::default() };
-        let status = PodStatus { conditions: Some(vec![ready]), ..PodStatus::default() };
-        let pods = [Pod { status: Some(status), ..Pod::default() }, Pod::default()].map(Arc::new);
+        let meta = Meta::new(ObjectKey::new("pod"));
+        let pods =
+            [true, false].map(|ready| Replica { meta: &meta, readiness: Readiness { ready, ..Readiness::default() } });
         let now = Timestamp::UNIX_EPOCH;
         let mut set = ReplicaSet::default();
         let failed = compute(&set, &pods, &[], Some(("FailedCreate", "no".to_owned())), now);
