@@ -1,7 +1,5 @@
 //! The envelope of a value: `k8s\0`, then a `runtime.Unknown` with the kind and the message.
 
-use std::borrow::Cow;
-
 use crate::{
     Error,
     wire::{BYTES, Malformed, Reader, Span, Writer, narrow},
@@ -22,8 +20,8 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 #[derive(Debug, Default)]
 pub(crate) struct Envelope<'a> {
-    pub(crate) api_version: Cow<'a, str>,
-    pub(crate) kind: Cow<'a, str>,
+    pub(crate) api_version: &'a str,
+    pub(crate) kind: &'a str,
     /// The position of the message.
     pub(crate) raw: Span,
 }
@@ -80,7 +78,7 @@ impl<'a> Envelope<'a> {
                 }
             };
             let read = bytes(&mut reader, wire).and_then(|span| text(value, span));
-            *target = Cow::Borrowed(read.map_err(|error| malformed("TypeMeta", Some(field), error))?);
+            *target = read.map_err(|error| malformed("TypeMeta", Some(field), error))?;
         }
         Ok(())
     }

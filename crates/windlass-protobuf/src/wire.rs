@@ -219,7 +219,7 @@ impl Writer {
     }
 
     #[inline]
-    fn varint(&mut self, value: u64) {
+    pub(crate) fn varint(&mut self, value: u64) {
         if value < 0x80 {
             self.reserve(1)[0] = (value & 0x7F) as u8;
             return;
