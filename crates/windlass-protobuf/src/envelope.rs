@@ -91,7 +91,13 @@ impl<'a> Envelope<'a> {
 
     /// Writes what precedes the message, which was written since `length`.
     pub(crate) fn write_start(out: &mut Writer, length: usize, api_version: &str, kind: &str) {
-        out.close(RAW, length);
+        let length = out.length() - length;
+        Self::write_head(out, length, api_version, kind);
+    }
+
+    /// Writes what precedes a message of `length` bytes.
+    pub(crate) fn write_head(out: &mut Writer, length: usize, api_version: &str, kind: &str) {
+        out.head(RAW, length);
         let length = out.length();
         out.bytes(KIND, kind.as_bytes());
         out.bytes(API_VERSION, api_version.as_bytes());

@@ -1,4 +1,4 @@
-//! Converts objects of the built-in Kubernetes kinds between JSON and protobuf.
+//! Converts objects of the built-in Kubernetes kinds between JSON and protobuf, and decodes protobuf into Rust types.
 //!
 //! kube-apiserver stores objects of its built-in kinds in etcd in protobuf, and serves them as
 //! `application/vnd.kubernetes.protobuf`. Such a value consists of the prefix `k8s\0` and a message `runtime.Unknown`,
@@ -12,6 +12,9 @@
 //! # Ok::<_, windlass_protobuf::Error>(())
 //! ```
 //!
+//! [`from_protobuf`] decodes such a value into a type of k8s-openapi or any other type that implements `Deserialize`,
+//! without JSON in between. [`value_at`] decodes one field, and [`Metadata`] reads the metadata in place.
+//!
 //! The modules. Each depends only on modules below it:
 //!
 //! ```text
@@ -19,6 +22,7 @@
 //! deserialize protobuf → Rust types, with serde
 //! decode      protobuf → JSON, written while the messages are read
 //! encode      JSON → protobuf
+//! header      fields that have not arrived completely, and watch events
 //! envelope    the prefix and `runtime.Unknown`
 //! occurrences the fields of messages, as spans of the input
 //! table       the messages and kinds: data/messages.txt, generated from the Go types
@@ -41,8 +45,10 @@
 //!   field (`RawExtension`, `fieldsV1`) loses its spaces, and `<`, `>` and `&` are escaped. Go's JSON encoder does the same.
 //! - The table has every kind with a protobuf encoding in Kubernetes 1.33 to 1.37. [`to_protobuf_for`] and [`to_json_for`]
 //!   omit the fields that an older minor version does not have.
+//! - [`from_protobuf`] passes the values of [`to_json`] to the type, in the same order.
 //! - Any input results in a value or in an [`Error`] that names the place in the input. Memory is bounded by a constant
 //!   multiple of the length of the input, and so is time, apart from the sorting of maps. Messages nest at most 128 deep.
+//!   [`from_protobuf`] also counts lists and maps.
 //!
 //! Not guaranteed, or different from Go:
 //!
@@ -59,6 +65,7 @@ mod metadata;
 mod deserialize;
 mod decode;
 mod encode;
+mod header;
 mod envelope;
 mod occurrences;
 mod table;
@@ -81,7 +88,8 @@ use self::{
 };
 pub use self::{
     error::Error,
-    metadata::{Metadata, OwnerReference, finalizers, labels, owner_references},
+    header::{FieldHeader, WatchEvent, envelope_parts, envelope_start},
+    metadata::{Metadata, OwnerReference, finalizers, labels, meta, owner_references},
 };
 
 /// The newest minor version of Kubernetes in the table.

@@ -5,9 +5,12 @@
 
 use std::ops::Range;
 
+use windlass_api::{Meta, ObjectKey, OwnerRef, ResourceVersion, Traits, Uid, jiff::Timestamp};
+
 use crate::{
     Error,
     envelope::Envelope,
+    header::{FieldHeader, envelope_parts, envelope_start},
     occurrences::malformed,
     table::{self, Form, Item, Message},
     time::{Precision, Time},
@@ -186,6 +189,39 @@ impl<'a> Metadata<'a> {
         Ok(Some(managed_fields))
     }
 
+    /// Returns the metadata as a value; `None` for an unusual encoding or a time that is out of range.
+    pub fn to_meta(&self) -> Option<Meta> {
+        let time = |seconds: Option<i64>| match seconds {
+            Some(seconds) => Timestamp::from_second(seconds).ok().map(Some),
+            None => Some(None),
+        };
+        let label = |label: Option<(&str, &str)>| label.map(|(key, value)| (key.into(), value.into()));
+        let owner = |owner: Option<OwnerReference<'_>>| {
+            owner.map(|owner| OwnerRef {
+                api_version: owner.api_version.into(),
+                kind: owner.kind.into(),
+                name: owner.name.into(),
+                uid: owner.uid.into(),
+                controller: owner.controller,
+                block_owner_deletion: owner.block_owner_deletion,
+            })
+        };
+        let traits = Traits {
+            labels: labels(self.labels).map(label).collect::<Option<_>>()?,
+            owner_references: owner_references(self.owner_references).map(owner).collect::<Option<_>>()?,
+            finalizers: finalizers(self.finalizers).map(|name| name.map(Into::into)).collect::<Option<_>>()?,
+        };
+        let key = ObjectKey { namespace: self.namespace.map(Into::into), name: self.name.into() };
+        let meta = Meta::new(key)
+            .with_uid(Uid::new(self.uid))
+            .with_resource_version(ResourceVersion::new(self.resource_version))
+            .with_generation(self.generation)
+            .with_creation_timestamp(time(self.creation_timestamp)?)
+            .with_deletion_timestamp(time(self.deletion_timestamp)?)
+            .with_traits(traits);
+        Some(meta)
+    }
+
     /// Returns a copy of the value that was read, without `managedFields`; `None` if the object has none, or the
     /// encoding is unusual.
     pub fn without_managed_fields(&self, value: &[u8]) -> Option<Vec<u8>> {
@@ -206,6 +242,23 @@ impl<'a> Metadata<'a> {
         out.extend_from_slice(&value[part.end..]);
         Some(out)
     }
+}
+
+/// Reads the metadata of a value with its envelope, or of its start, if that contains the metadata. Returns `None` if it
+/// cannot be read.
+pub fn meta(start: &[u8]) -> Option<Meta> {
+    match Metadata::read(start) {
+        Ok(Some(metadata)) if !metadata.name.is_empty() => return metadata.to_meta(),
+        Ok(None) => return Meta::parse(&crate::to_json(start).ok()?).ok(),
+        // The start of a value.
+        Ok(Some(_)) | Err(_) => {}
+    }
+    let (api_version, kind, message) = envelope_parts(start).ok()??;
+    let header = FieldHeader::read("Unknown", message).ok()??;
+    let end = header.size + usize::try_from(header.length).ok()?;
+    let message = message.get(..end).filter(|_| header.number == METADATA)?;
+    let value = [&envelope_start(&api_version, &kind, message.len()), message].concat();
+    Metadata::read(&value).ok()??.to_meta()
 }
 
 /// Returns the message of an object's metadata; `None` if the kind has no metadata of an object.

@@ -7,7 +7,8 @@ use std::{fs::File, io::Read};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
-use windlass_protobuf::{Metadata, finalizers, labels, owner_references, to_json, to_protobuf};
+use windlass_api::Meta;
+use windlass_protobuf::{Metadata, finalizers, labels, meta, owner_references, to_json, to_protobuf};
 
 /// Returns the values of the corpus whose kind has the metadata of an object.
 fn corpus() -> Vec<Vec<u8>> {
@@ -103,6 +104,19 @@ fn managed_fields_are_removed_with_the_lengths_around_them() {
     json["metadata"].as_object_mut().unwrap().remove("managedFields");
     assert_eq!(cut, to_protobuf(json.to_string().as_bytes()).unwrap());
     assert_eq!(Metadata::read(&cut).unwrap().unwrap().without_managed_fields(&cut), None);
+}
+
+#[test]
+fn meta_of_a_value_or_its_start_is_that_of_json() {
+    let value = full();
+    let expected = Meta::parse(&to_json(&value).unwrap()).unwrap();
+    assert_eq!(meta(&value).unwrap(), expected);
+    let found: Vec<_> = (0..value.len()).filter_map(|length| meta(&value[..length])).collect();
+    assert!(found.iter().all(|meta| *meta == expected) && found.len() > 10, "{} of {}", found.len(), value.len());
+    // Two parts are merged.
+    let object = b"\x0a\x03\x0a\x01a\x0a\x03\x1a\x01n";
+    let two = [b"k8s\0\x0a\x09\x0a\x02v1\x12\x03Pod\x12", &[u8::try_from(object.len()).unwrap()][..], object].concat();
+    assert_eq!(meta(&two).unwrap().key().to_string(), "n/a");
 }
 
 #[test]
