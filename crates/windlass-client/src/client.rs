@@ -99,7 +99,7 @@ impl Client {
         let transport = config.connect()?;
         let (server, compression) = (Some(config.server), config.compression);
         let negotiation = Negotiation::new(config.content_type);
-        let policy = Policy { compression, server, negotiation, ..Policy::default() };
+        let policy = Policy { compression, negotiation, server, ..Policy::default() };
         Self::assemble(transport, config.default_namespace, &config.user_agent, policy)
     }
 

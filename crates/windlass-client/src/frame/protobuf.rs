@@ -170,16 +170,14 @@ impl ProtobufWatchDecoder {
     pub(crate) fn next_event(&mut self) -> Result<Option<RawEvent>, FrameError> {
         loop {
             match std::mem::replace(&mut self.state, WatchState::Length) {
-                WatchState::Length => match self.window.start() {
-                    ([a, b, c, d, ..], 4..) => {
-                        self.window.drop_bytes(4);
-                        self.state = WatchState::Frame(u32::from_be_bytes([a, b, c, d]) as usize);
-                    }
-                    _ => {
+                WatchState::Length => {
+                    let ([a, b, c, d, ..], 4..) = self.window.start() else {
                         self.window.hold();
                         return Ok(None);
-                    }
-                },
+                    };
+                    self.window.drop_bytes(4);
+                    self.state = WatchState::Frame(u32::from_be_bytes([a, b, c, d]) as usize);
+                }
                 WatchState::Frame(length) => {
                     let Some(frame) = self.window.take(length.min(self.limit)) else {
                         self.state = WatchState::Frame(length);

@@ -149,9 +149,8 @@ async fn error_event_in_protobuf_causes_a_relist() {
     fake.apply(&full("b"));
     until(|| get(&maps, "b").is_some()).await;
     assert!(fake.requests().len() > before);
-    let errors = errors.lock();
+    let errors = errors.lock().clone();
     assert!(errors.iter().any(|error| error.contains("the version is too old")), "{errors:?}");
-    drop(errors);
     run.stop().await;
 }
 

@@ -47,7 +47,7 @@ async fn get_list_and_typed_writes_are_protobuf() {
     assert_eq!(fake.last().headers()["accept"], "application/vnd.kubernetes.protobuf,application/json");
 
     let list = client.list::<Pod>().await.unwrap();
-    assert_eq!(list.items.iter().map(|pod| pod.name()).collect::<Vec<_>>(), ["p", "q"]);
+    assert_eq!(list.items.iter().map(windlass_api::ObjectExt::name).collect::<Vec<_>>(), ["p", "q"]);
     assert_eq!(list.metadata.continue_token.as_deref(), Some("next"));
 
     for create in [true, false] {

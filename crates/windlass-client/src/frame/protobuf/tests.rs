@@ -28,7 +28,7 @@ fn frame_of(event_type: &str, object: &[u8]) -> Vec<u8> {
 
 fn length(out: &mut Vec<u8>, mut length: usize) {
     while length >= 0x80 {
-        out.push((length & 0x7F) as u8 | 0x80);
+        out.push(u8::try_from(length & 0x7F).unwrap() | 0x80);
         length >>= 7;
     }
     out.push(u8::try_from(length).unwrap());
