@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use windlass_api::{ApiResource, BoxError, DynamicObject, GroupVersionKind, Object, Resource};
 use windlass_cache::{Index, InformerOptions, InitialSync, SharedInformer};
 use windlass_client::{
-    Client, Config,
+    Client, Config, ContentType,
     config::{Kubeconfig, Selection},
 };
 
@@ -48,6 +48,9 @@ pub(crate) struct Options {
     /// How to read the initial state
     #[arg(long, value_enum, default_value_t = Start::List)]
     start: Start,
+    /// The preferred encoding of the objects
+    #[arg(long, value_enum, default_value_t = Encoding::Json)]
+    encoding: Encoding,
     /// Index the objects by node, and measure reads
     #[arg(long, value_enum, default_value_t = Reads::None)]
     reads: Reads,
@@ -67,6 +70,12 @@ enum Start {
     List,
     /// A streaming list, as a watch
     Watch,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Encoding {
+    Json,
+    Protobuf,
 }
 
 /// When to measure reads.
@@ -103,7 +112,11 @@ async fn follow<K: Object + FiveFields>(resource: ApiResource, options: Options)
         (None, Some(path)) => Config::from_kubeconfig(&Kubeconfig::read(path)?, &Selection::default())?,
         (None, None) => return Err("neither a server nor a kubeconfig".into()),
     };
-    let client = Client::new(config)?.without_rate_limit();
+    let content_type = match options.encoding {
+        Encoding::Json => ContentType::Json,
+        Encoding::Protobuf => ContentType::Protobuf,
+    };
+    let client = Client::new(config.with_content_type(content_type))?.without_rate_limit();
     let mut informing = InformerOptions::default().initial_sync(match options.start {
         Start::List => InitialSync::List,
         Start::Watch => InitialSync::Watch,

@@ -7,6 +7,7 @@ mod clientset;
 mod expiry;
 mod identity;
 mod names;
+mod protobuf;
 mod rest;
 mod verbs;
 mod writes;

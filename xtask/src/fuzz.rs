@@ -84,6 +84,8 @@ fn seed() -> Result {
             fs::create_dir_all(corpus(target))?;
             fs::write(corpus(target).join(format!("{kind}.{group}")), [kind.as_bytes(), b"\n", body].concat())?;
         }
+        fs::create_dir_all(corpus("protobuf_value"))?;
+        fs::write(corpus("protobuf_value").join(format!("{kind}.{group}")), &body)?;
     }
     Ok(())
 }

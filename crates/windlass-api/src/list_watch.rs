@@ -39,14 +39,15 @@ pub trait ListWatch: Debug + Send + Sync + 'static {
 pub struct RawEvent {
     /// The event type.
     pub event_type: EventType,
-    /// The object, as JSON.
+    /// The object, as JSON, or in protobuf with its envelope, which starts with `k8s\0`.
     pub body: Bytes,
 }
 
 /// A part of a streamed list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListItem {
-    /// An object, as JSON. Items of built-in kinds have neither `kind` nor `apiVersion`.
+    /// An object, as JSON, or in protobuf with an envelope, which starts with `k8s\0`. In JSON, items of built-in kinds
+    /// have neither `kind` nor `apiVersion`.
     Object(Bytes),
     /// The end of a complete list.
     End(ListMeta),

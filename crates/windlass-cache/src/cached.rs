@@ -67,8 +67,21 @@ impl<K> Cached<K> {
 
     /// Returns a copy of the object's JSON, as the server sent it but without managedFields. List items of built-in
     /// kinds have no `kind` and no `apiVersion`.
+    ///
+    /// An object that the server sent in protobuf is converted, which costs about as much as decoding it.
     #[must_use]
     pub fn bytes(&self) -> Bytes {
+        let encoded = self.encoded();
+        if windlass_protobuf::is_protobuf(&encoded) {
+            return windlass_protobuf::to_json(&encoded).unwrap_or_default().into();
+        }
+        encoded
+    }
+
+    /// Returns a copy of the object as the server sent it but without managedFields: JSON, or protobuf with its envelope,
+    /// which starts with `k8s\0`.
+    #[must_use]
+    pub fn encoded(&self) -> Bytes {
         // Decompressing a body that was compressed here fails only if memory was damaged. The result is empty then.
         self.entry.body.bytes(&self.entry.memory.unpacker).unwrap_or_default().into()
     }
@@ -99,6 +112,8 @@ impl<K> Cached<K> {
     ///
     /// The views of the built-in kinds need the feature `built-in` of windlass-views, or `views` of windlass. Custom kinds
     /// derive theirs. To keep a view for longer, create a [`Document`] of [`bytes`](Self::bytes).
+    ///
+    /// An object that the server sent in protobuf is first converted to JSON, which costs about as much as decoding it.
     pub fn view<T>(&self, read: impl for<'a> FnOnce(K::View<'a>) -> T) -> Result<T, DecodeError>
     where
         K: HasView,
@@ -110,6 +125,9 @@ impl<K> Cached<K> {
     pub(crate) fn view_as<V: HasView, T>(&self, read: impl for<'a> FnOnce(V::View<'a>) -> T) -> Result<T, DecodeError> {
         scratch::with_buffer(|buffer| -> Result<T, DecodeFailure> {
             self.entry.body.copy_to(buffer, &self.entry.memory.unpacker)?;
+            if windlass_protobuf::is_protobuf(buffer) {
+                *buffer = decoding::to_json(buffer)?;
+            }
             let document = Document::json(buffer);
             let result = read(document.view::<V>());
             document.check()?;
@@ -137,22 +155,37 @@ impl<K> Cached<K> {
     /// ```
     pub fn at<T: DeserializeOwned>(&self, path: &[&str]) -> Result<Option<T>, DecodeError> {
         let memory = &self.entry.memory;
-        let found = self.entry.body.with_bytes(&memory.unpacker, |bytes| match scan::find(bytes, path) {
-            scan::Found::At(at) => Ok(Some(bytes[at].to_vec())),
-            scan::Found::Nowhere => Ok(None),
-            scan::Found::Unsure => scan::find_fallback(bytes, path),
+        let found = self.entry.body.with_bytes(&memory.unpacker, |bytes| {
+            if windlass_protobuf::is_protobuf(bytes) {
+                return Ok(Some(bytes.to_vec()));
+            }
+            match scan::find(bytes, path) {
+                scan::Found::At(at) => Ok(Some(bytes[at].to_vec())),
+                scan::Found::Nowhere => Ok(None),
+                scan::Found::Unsure => scan::find_fallback(bytes, path),
+            }
         });
         let value = found.map_err(DecodeFailure::from).and_then(|value| value.map_err(DecodeFailure::from));
-        let decode = |value: Option<Vec<u8>>| value.map_or(Ok(None), |value| decoding::decode(&value));
+        let decode = |value: Option<Vec<u8>>| match value {
+            // The whole object, because no JSON value starts like this.
+            Some(value) if windlass_protobuf::is_protobuf(&value) => decoding::decode_at(&value, path),
+            Some(value) => decoding::decode(&value),
+            None => Ok(None),
+        };
         value.and_then(decode).map_err(|failure| self.undecodable(failure.within(path)))
     }
 
     /// Like [`Self::at`], for a string. A string without escapes is not decoded by serde.
     pub(crate) fn text_at(&self, path: &[&str]) -> Result<Option<Arc<str>>, DecodeError> {
-        let plain = self.entry.body.with_bytes(&self.entry.memory.unpacker, |bytes| match scan::find(bytes, path) {
-            scan::Found::At(at) => scan::plain_text(&bytes[at]).map(|text| Some(text.into())),
-            scan::Found::Nowhere => Some(None),
-            scan::Found::Unsure => None,
+        let plain = self.entry.body.with_bytes(&self.entry.memory.unpacker, |bytes| {
+            if windlass_protobuf::is_protobuf(bytes) {
+                return windlass_protobuf::value_at::<String>(bytes, path).ok().map(|text| text.map(Into::into));
+            }
+            match scan::find(bytes, path) {
+                scan::Found::At(at) => scan::plain_text(&bytes[at]).map(|text| Some(text.into())),
+                scan::Found::Nowhere => Some(None),
+                scan::Found::Unsure => None,
+            }
         });
         if let Ok(Some(text)) = plain { Ok(text) } else { self.at(path) }
     }

@@ -1,4 +1,4 @@
-//! Decoding of JSON into user types. If the decoder fails or panics, the error names the field.
+//! Decoding of JSON and protobuf into user types. If the decoder fails or panics, the error names the field.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::packing::Damaged;
 
 mod error_path;
 
-/// The reason why JSON could not be decoded.
+/// The reason why a body could not be decoded.
 #[derive(Debug, Clone)]
 pub(crate) struct DecodeFailure {
     /// The path of the field, such as `spec.containers[0]`; `None` if the whole document does not fit or the field is
@@ -19,10 +19,32 @@ pub(crate) struct DecodeFailure {
     pub(crate) source: Arc<serde_json::Error>,
 }
 
+/// Decodes JSON, or protobuf with its envelope.
 pub(crate) fn decode<T: DeserializeOwned>(json: &[u8]) -> Result<T, DecodeFailure> {
+    if windlass_protobuf::is_protobuf(json) {
+        return protobuf(|| windlass_protobuf::decode(json));
+    }
     match crate::panics::catch_panic(|| windlass_api::from_json(json)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(DecodeFailure { field: error_path::of(json, &error), source: Arc::new(error) }),
+        Err(panic) => Err(serde_json::Error::custom(format_args!("the decoder panicked: {panic}")).into()),
+    }
+}
+
+/// Decodes the value at a path of an object in protobuf.
+pub(crate) fn decode_at<T: DeserializeOwned>(protobuf_value: &[u8], path: &[&str]) -> Result<Option<T>, DecodeFailure> {
+    protobuf(|| windlass_protobuf::value_at(protobuf_value, path))
+}
+
+/// Converts an object in protobuf to JSON.
+pub(crate) fn to_json(protobuf_value: &[u8]) -> Result<Vec<u8>, DecodeFailure> {
+    protobuf(|| windlass_protobuf::to_json(protobuf_value))
+}
+
+/// Runs a decoder of protobuf. Its error names the message and the field.
+fn protobuf<T>(decode: impl FnOnce() -> Result<T, windlass_protobuf::Error>) -> Result<T, DecodeFailure> {
+    match crate::panics::catch_panic(decode) {
+        Ok(decoded) => decoded.map_err(|error| serde_json::Error::custom(error).into()),
         Err(panic) => Err(serde_json::Error::custom(format_args!("the decoder panicked: {panic}")).into()),
     }
 }

@@ -2,7 +2,11 @@
 
 use std::{borrow::Cow, marker::PhantomData, sync::Arc};
 
-use windlass_api::{ApiResource, Meta, ObjectKey, ResourceVersion, Uid, managed_fields::ManagedFieldsMode};
+use serde::de::Error as _;
+use windlass_api::{
+    ApiResource, Meta, MetaError, ObjectKey, ResourceVersion, Uid, jiff::Timestamp, managed_fields::ManagedFieldsMode,
+};
+use windlass_protobuf::Metadata;
 
 use crate::{
     body::Body,
@@ -11,7 +15,7 @@ use crate::{
     interner::Interner,
     memory::Memory,
     options::InformerOptions,
-    scan::{self, Survey},
+    scan::{self, Encoding, RawTraits, Survey},
 };
 
 /// The kind of objects in metadata-only lists and watches.
@@ -37,6 +41,9 @@ impl<K> Ingest<K> {
 
     /// Reads an object. Objects without a `kind` are accepted, because list items have none.
     pub(crate) fn read(&mut self, object: &[u8]) -> Result<Cached<K>, UnreadableObject> {
+        if windlass_protobuf::is_protobuf(object) {
+            return self.read_protobuf(object);
+        }
         let surveyed = scan::survey(object).and_then(|survey| Some((self.meta_of(&survey)?, survey)));
         let (meta, body) = if let Some((meta, survey)) = surveyed {
             self.check_kind(survey.kind)?;
@@ -47,12 +54,58 @@ impl<K> Ingest<K> {
             let (meta, body) = self.read_fallback(object)?;
             (meta, [body, Cow::Borrowed(&[][..])])
         };
+        self.cached(meta, [&body[0], &body[1]])
+    }
+
+    /// Reads an object in protobuf with its envelope. An unusual encoding is converted to JSON.
+    fn read_protobuf(&mut self, object: &[u8]) -> Result<Cached<K>, UnreadableObject> {
+        let unreadable = |error| UnreadableObject::Meta(MetaError::from(serde_json::Error::custom(error)));
+        let metadata = Metadata::read(object).map_err(unreadable)?;
+        let Some((meta, metadata)) = metadata.and_then(|metadata| Some((self.meta_of_protobuf(&metadata)?, metadata)))
+        else {
+            return self.read(&windlass_protobuf::to_json(object).map_err(unreadable)?);
+        };
+        self.check_kind(Some(metadata.kind))?;
+        let drop = self.managed_fields == ManagedFieldsMode::Drop;
+        match drop.then(|| metadata.without_managed_fields(object)).flatten() {
+            Some(body) => self.cached(meta, [&body, &[]]),
+            None => self.cached(meta, [object, &[]]),
+        }
+    }
+
+    fn cached(&self, meta: Meta, body: [&[u8]; 2]) -> Result<Cached<K>, UnreadableObject> {
         if meta.name().is_empty() {
             return Err(UnreadableObject::Nameless);
         }
         self.memory.add_plain(body[0].len() + body[1].len());
-        let body = Body::copied([&body[0], &body[1]]);
-        Ok(Cached::new(Arc::clone(&self.memory), meta, body))
+        Ok(Cached::new(Arc::clone(&self.memory), meta, Body::copied(body)))
+    }
+
+    /// Returns the metadata, or `None` if the object has to be converted to JSON.
+    fn meta_of_protobuf(&mut self, metadata: &Metadata<'_>) -> Option<Meta> {
+        let time = |seconds: Option<i64>| match seconds {
+            Some(seconds) => Timestamp::from_second(seconds).ok().map(Some),
+            None => Some(None),
+        };
+        let key = ObjectKey {
+            namespace: metadata.namespace.map(|namespace| self.interner.string(namespace)),
+            name: metadata.name.into(),
+        };
+        let traits = RawTraits {
+            labels: metadata.labels,
+            owners: metadata.owner_references,
+            finalizers: metadata.finalizers,
+            encoding: Encoding::Protobuf,
+        };
+        Some(
+            Meta::new(key)
+                .with_uid(Uid::new(metadata.uid))
+                .with_resource_version(ResourceVersion::new(metadata.resource_version))
+                .with_generation(metadata.generation)
+                .with_creation_timestamp(time(metadata.creation_timestamp)?)
+                .with_deletion_timestamp(time(metadata.deletion_timestamp)?)
+                .with_traits(self.interner.traits(&traits)?),
+        )
     }
 
     /// Returns the metadata, or `None` if it has to be parsed with serde.

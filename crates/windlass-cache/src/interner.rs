@@ -106,7 +106,7 @@ mod tests {
     /// Interns traits from the texts of labels, owners and finalizers.
     fn traits(interner: &mut Interner, [labels, owners, finalizers]: [&str; 3]) -> Option<Arc<Traits>> {
         let [labels, owners, finalizers] = [labels, owners, finalizers].map(str::as_bytes);
-        interner.traits(&RawTraits { labels, owners, finalizers })
+        interner.traits(&RawTraits { labels, owners, finalizers, ..RawTraits::default() })
     }
 
     fn labeled(interner: &mut Interner, value: &str) -> Arc<Traits> {

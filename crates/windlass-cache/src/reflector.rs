@@ -42,6 +42,7 @@ use crate::{
     backoff::Delays,
     cached::Cached,
     compressor::Compressor,
+    decoding,
     error::{InformerError, UnreadableObject},
     event_queue::Delta,
     handler::Deleted,
@@ -388,13 +389,13 @@ impl<K, S: Sink<K>> Reflector<K, S> {
             self.reporter.metrics().event(event.event_type);
             let delta: fn(Cached<K>) -> Delta<K> = match event.event_type {
                 EventType::Error => {
-                    let error = match serde_json::from_slice::<Status>(&event.body) {
+                    let error = match decoding::decode::<Status>(&event.body) {
                         Ok(status) => ListWatchError::from(status),
-                        Err(error) => ListWatchError::Decode(error.into()),
+                        Err(failure) => ListWatchError::Decode(failure.source.into()),
                     };
                     return self.watch_failed(Stage::Open, error, state);
                 }
-                EventType::Bookmark => match serde_json::from_slice::<Bookmark>(&event.body) {
+                EventType::Bookmark => match decoding::decode::<Bookmark>(&event.body) {
                     Ok(Bookmark { metadata }) => {
                         let annotations = metadata.annotations.unwrap_or_default();
                         let version = metadata.resource_version;
@@ -403,7 +404,10 @@ impl<K, S: Sink<K>> Reflector<K, S> {
                             _ => Input::Event(Delta::Bookmark(version)),
                         };
                     }
-                    Err(error) => return self.watch_failed(Stage::Open, ListWatchError::Decode(error.into()), state),
+                    Err(failure) => {
+                        let error = ListWatchError::Decode(failure.source.into());
+                        return self.watch_failed(Stage::Open, error, state);
+                    }
                 },
                 EventType::Added => Delta::Added,
                 EventType::Modified => Delta::Updated,

@@ -19,7 +19,7 @@ use memchr::{memchr, memchr2, memmem::Finder};
 use self::cursor::{Cursor, Member, Spelling};
 pub(crate) use self::{
     fallback::{find_fallback, rewrite},
-    traits::{OwnerIn, RawTraits},
+    traits::{Encoding, OwnerIn, RawTraits},
 };
 
 /// The result of a scan. Strings refer to the encoded text.

@@ -18,6 +18,7 @@ use crate::{
     config::Compression,
     config_error::ConfigError,
     field_manager,
+    negotiation::{Encodable, Negotiation},
     operation::Operation,
     pipeline::{Policy, Reading, Sending, Throttle},
     request::{RequestError, Target},
@@ -97,7 +98,8 @@ impl Client {
     pub fn new(config: Config) -> Result<Self> {
         let transport = config.connect()?;
         let (server, compression) = (Some(config.server), config.compression);
-        let policy = Policy { compression, server, ..Policy::default() };
+        let negotiation = Negotiation::new(config.content_type);
+        let policy = Policy { compression, negotiation, server, ..Policy::default() };
         Self::assemble(transport, config.default_namespace, &config.user_agent, policy)
     }
 
@@ -336,6 +338,28 @@ impl Client {
         operation: &Operation,
     ) -> Result<Response<Body>, ListWatchError> {
         self.execute_as(request, operation, Reading::of(operation.verb)).await
+    }
+
+    /// Sends a request for a resource in the encoding that the client prefers, and again in JSON if the server rejects
+    /// that encoding.
+    pub(crate) async fn execute_negotiated(
+        &self,
+        request: Request<Bytes>,
+        target: &Target,
+        operation: &Operation,
+        body: Encodable,
+    ) -> Result<Response<Body>, ListWatchError> {
+        let negotiation = &self.policy.negotiation;
+        let Some(preferred) = negotiation.propose(&request, target, operation.verb, body) else {
+            return self.execute(request, operation).await;
+        };
+        match self.execute(preferred, operation).await {
+            Err(ListWatchError::Status(status)) if matches!(status.code, 406 | 415) => {
+                negotiation.refused(target);
+                self.execute(request, operation).await
+            }
+            outcome => outcome,
+        }
     }
 
     /// Sends a request. Returns an error if the response is not a success.

@@ -2,8 +2,11 @@
 
 use bytes::Bytes;
 use memchr::memmem;
-use serde::{Deserialize, de::IgnoredAny};
-use windlass_api::{ApiResource, Content, Object, Resource};
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
+use windlass_api::{ApiResource, BoxError, Content, Object, Resource, from_json};
 
 /// The encoding and decoding of a resource's objects, for kinds for which serde alone does not suffice.
 pub(crate) struct Codec<K> {
@@ -33,6 +36,14 @@ impl<K: Resource> Codec<K> {
     pub(crate) const fn typed() -> Self {
         Self { encode: encode_typed, has_required_fields: true, ..Self::plain(Content::Object) }
     }
+}
+
+/// Decodes an object from JSON, or from protobuf with its envelope.
+pub(crate) fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, BoxError> {
+    if windlass_protobuf::is_protobuf(body) {
+        return Ok(windlass_protobuf::decode(body)?);
+    }
+    Ok(from_json(body)?)
 }
 
 /// The size of most encoded objects, in bytes; few are larger.

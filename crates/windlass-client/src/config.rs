@@ -60,6 +60,8 @@ pub struct Config {
     pub dialer: Option<Dialer>,
     /// The compression of responses.
     pub compression: Compression,
+    /// The encoding of requests and responses.
+    pub content_type: ContentType,
     /// The time limit for opening a connection, including TLS.
     pub connect_timeout: Duration,
     /// The `User-Agent` header. The server uses its part before the first slash as the default field manager.
@@ -84,6 +86,23 @@ pub enum Compression {
     Off,
 }
 
+/// The encoding of objects in requests and responses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ContentType {
+    /// JSON.
+    #[default]
+    Json,
+    /// Protobuf (`application/vnd.kubernetes.protobuf`) for the built-in kinds, JSON for custom resources.
+    ///
+    /// Servers answer in JSON if they have no protobuf. If a server rejects the encoding of a request (406 or 415), the
+    /// request is sent again in JSON, and so are later requests for its resource.
+    ///
+    /// Metadata of any kind is requested in protobuf. Patches, deletions and dynamic objects are sent in JSON: in
+    /// protobuf, the server could not report unknown fields of a dynamic object. Raw requests are not changed.
+    Protobuf,
+}
+
 impl Config {
     /// Creates a configuration for a server, without credentials and with the namespace `default`.
     #[must_use]
@@ -97,6 +116,7 @@ impl Config {
             proxy: Proxy::default(),
             dialer: None,
             compression: Compression::default(),
+            content_type: ContentType::default(),
             connect_timeout: CONNECT_TIMEOUT,
             user_agent: user_agent::of_this_program(),
             clock: Clock::system(),
@@ -219,6 +239,13 @@ impl Config {
     #[must_use]
     pub fn with_user_agent(mut self, user_agent: impl Into<String>) -> Self {
         self.user_agent = user_agent.into();
+        self
+    }
+
+    /// Returns this configuration with another encoding of objects.
+    #[must_use]
+    pub fn with_content_type(mut self, content_type: ContentType) -> Self {
+        self.content_type = content_type;
         self
     }
 

@@ -2,7 +2,7 @@
 //! output are frames.
 //!
 //! This is the hot path of every cache. Objects are split, not parsed: [`watch`] finds the end of an event with one
-//! search for a newline, and [`list`] counts brackets. A frame within one chunk is a slice of it; only a frame that
+//! search for a newline, and [`list`] counts brackets. [`protobuf`] follows lengths. A frame within one chunk is a slice of it; only a frame that
 //! spans chunks is copied.
 //!
 //! Guarantees, each with a test:
@@ -16,12 +16,14 @@
 //! chunk, so copy it to retain it for long.
 
 mod list;
+mod protobuf;
 mod watch;
 
 use thiserror::Error;
 use windlass_api::{ListWatchError, Meta, Oversize, Place};
 
 pub(crate) use list::ListDecoder;
+pub(crate) use protobuf::{ProtobufListDecoder, ProtobufWatchDecoder};
 pub(crate) use watch::WatchDecoder;
 
 /// The default maximum size of an object in a stream. Servers reject objects of a tenth of this size.
@@ -41,6 +43,8 @@ pub(crate) enum FrameError {
     Unexpected { expected: &'static str, found: String },
     #[error("{what} cannot be read")]
     Json { what: &'static str, source: serde_json::Error },
+    #[error("{what} cannot be read")]
+    Protobuf { what: &'static str, source: windlass_protobuf::Error },
 }
 
 /// An object above the size limit that is being skipped.

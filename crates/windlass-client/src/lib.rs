@@ -37,6 +37,7 @@
 //! warnings            warnings in responses
 //! write_observer      notifications of successful writes
 //! response            converts a response to an object or an error
+//! negotiation         the encoding of requests and responses
 //! request             converts verb, resource and options to an HTTP request
 //! config              the configuration: from a kubeconfig, the pod's service account, or code
 //! credentials         adds credentials to requests and renews them
@@ -156,6 +157,7 @@ pub mod warnings;
 mod write_observer;
 mod trace;
 mod response;
+mod negotiation;
 pub mod request;
 pub mod config;
 mod credentials;
@@ -190,7 +192,7 @@ pub use body::Body;
 pub use client::Client;
 #[cfg(feature = "clientset")]
 pub use clientset::Clientset;
-pub use config::Config;
+pub use config::{Config, ContentType};
 pub use config_error::ConfigError;
 pub use discovery::{
     CachedDiscovery, DiscoveredGroup, DiscoveredResource, DiscoveredSubresource, DiscoveredVersion, Discovery,

@@ -5,11 +5,17 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use bytes::Bytes;
 use futures::Stream;
+use http::Response;
 use http_body::Body as _;
-use windlass_api::{ListItem, ListWatchError};
+use windlass_api::{ListItem, ListMeta, ListWatchError};
 
-use crate::{body::Body, frame::ListDecoder};
+use crate::{
+    body::Body,
+    frame::{FrameError, ListDecoder, ProtobufListDecoder},
+    negotiation::is_protobuf,
+};
 
 /// Yields each object as it arrives, then [`ListItem::End`] once. The stream ends after an error, except for
 /// [`ListWatchError::Oversize`], which stands for one object and is followed by the next.
@@ -19,13 +25,25 @@ use crate::{body::Body, frame::ListDecoder};
 pub(crate) struct ListStream {
     /// The response body. `None` once the list has ended, with or without an error.
     body: Option<Body>,
-    decoder: ListDecoder,
+    decoder: Decoder,
+}
+
+/// The decoder of the response's encoding. Boxed, because a stream has only one.
+#[derive(Debug)]
+enum Decoder {
+    Json(Box<ListDecoder>),
+    Protobuf(Box<ProtobufListDecoder>),
 }
 
 impl ListStream {
-    /// Creates a stream. An object of more than `limit` bytes is replaced by an error.
-    pub(crate) fn new(body: Body, limit: usize) -> Self {
-        Self { body: Some(body), decoder: ListDecoder::new(limit) }
+    /// Creates a stream of a response in any encoding. An object of more than `limit` bytes is replaced by an error.
+    pub(crate) fn new(response: Response<Body>, limit: usize) -> Self {
+        let decoder = if is_protobuf(response.headers()) {
+            Decoder::Protobuf(Box::new(ProtobufListDecoder::new(limit)))
+        } else {
+            Decoder::Json(Box::new(ListDecoder::new(limit)))
+        };
+        Self { body: Some(response.into_body()), decoder }
     }
 
     fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<ListItem>, ListWatchError>> {
@@ -43,6 +61,29 @@ impl ListStream {
                     return Poll::Ready(Ok(Some(ListItem::End(meta))));
                 }
             }
+        }
+    }
+}
+
+impl Decoder {
+    fn push(&mut self, chunk: Bytes) {
+        match self {
+            Self::Json(decoder) => decoder.push(chunk),
+            Self::Protobuf(decoder) => decoder.push(chunk),
+        }
+    }
+
+    fn next_item(&mut self) -> Result<Option<Bytes>, FrameError> {
+        match self {
+            Self::Json(decoder) => decoder.next_item(),
+            Self::Protobuf(decoder) => decoder.next_item(),
+        }
+    }
+
+    fn finish(&mut self) -> Result<ListMeta, FrameError> {
+        match self {
+            Self::Json(decoder) => decoder.finish(),
+            Self::Protobuf(decoder) => decoder.finish(),
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::{
     body::Body,
     client::DefaultNamespace,
     list_stream::ListStream,
+    negotiation::Encodable,
     operation::{Operation, Verb},
     request::{RequestError, Target},
     watch_stream::RawWatchStream,
@@ -55,14 +56,14 @@ impl ResourceListWatch {
         &self,
         verb: Verb,
         build: impl FnOnce(&Target) -> Result<http::Request<bytes::Bytes>, RequestError>,
-    ) -> Result<Body, ListWatchError> {
+    ) -> Result<http::Response<Body>, ListWatchError> {
         let mut target = self.target.clone();
         let placed = self.client.place(&mut target, DefaultNamespace::All);
         let operation: Operation = target.operation(verb);
         let request = placed.and_then(|()| build(&target));
         // An invalid request is a permanent failure, but `ListWatchError` has no better variant for it.
         let request = request.map_err(|error| ListWatchError::Transport(error.into()))?;
-        Ok(self.client.execute(request, &operation).await?.into_body())
+        self.client.execute_negotiated(request, &target, &operation, Encodable::No).await
     }
 }
 
@@ -70,16 +71,16 @@ impl ListWatch for ResourceListWatch {
     fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<Stream<ListItem>, ListWatchError>> {
         Box::pin(async move {
             let content = self.content_for(options.content);
-            let body = self.open(Verb::List, |target| target.list(&options, content)).await?;
-            Ok(ListStream::new(body, self.client.object_limit()).boxed())
+            let response = self.open(Verb::List, |target| target.list(&options, content)).await?;
+            Ok(ListStream::new(response, self.client.object_limit()).boxed())
         })
     }
 
     fn watch(&self, options: WatchOptions) -> BoxFuture<'_, Result<Stream<RawEvent>, ListWatchError>> {
         Box::pin(async move {
             let content = self.content_for(options.content);
-            let body = self.open(Verb::Watch, |target| target.watch(&options, content)).await?;
-            Ok(RawWatchStream::new(body, self.client.object_limit()).boxed())
+            let response = self.open(Verb::Watch, |target| target.watch(&options, content)).await?;
+            Ok(RawWatchStream::new(response, self.client.object_limit()).boxed())
         })
     }
 }

@@ -35,6 +35,7 @@ use crate::{
     config::Compression,
     frame::OBJECT_LIMIT,
     metrics::{Attempt, ClientMetrics},
+    negotiation::Negotiation,
     operation::{Operation, Verb},
     response::RESPONSE_LIMIT,
     trace::{self, TraceHeaders},
@@ -65,6 +66,8 @@ pub(crate) struct Policy {
     pub(crate) timeout: Option<Duration>,
     /// Compression of responses that are read whole, unless the request has its own `Accept-Encoding`.
     pub(crate) compression: Compression,
+    /// The encoding of objects.
+    pub(crate) negotiation: Negotiation,
     /// The maximum size of a response that is read whole, in bytes.
     pub(crate) response_limit: usize,
     /// The maximum size of an object in a list or watch, in bytes.
@@ -124,6 +127,7 @@ impl Default for Policy {
             retries: RETRIES,
             timeout: None,
             compression: Compression::Offered,
+            negotiation: Negotiation::default(),
             response_limit: RESPONSE_LIMIT,
             object_limit: OBJECT_LIMIT,
             warnings: Arc::new(LogWarnings),

@@ -8,10 +8,11 @@ use http::{HeaderMap, Method, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use serde::{Deserialize, de::DeserializeOwned};
 use thiserror::Error;
-use windlass_api::{Cause, ListWatchError, Status, StatusDetails, from_json, reason};
+use windlass_api::{Cause, ListWatchError, Status, StatusDetails, reason};
 
 use crate::{
     body::Body,
+    codec,
     operation::{Operation, Verb},
 };
 
@@ -71,7 +72,7 @@ pub(crate) async fn collect(body: Body, limit: usize) -> Result<Bytes, ListWatch
 /// Decodes the object in a body.
 pub(crate) async fn decode<T: DeserializeOwned>(response: Response<Body>, limit: usize) -> Result<T, ListWatchError> {
     let body = collect(response.into_body(), limit).await?;
-    from_json(&body).map_err(|error| ListWatchError::Decode(error.into()))
+    codec::decode(&body).map_err(ListWatchError::Decode)
 }
 
 /// Decodes a body as a `Status`. Returns `None` if it is anything else.
@@ -82,6 +83,10 @@ pub(crate) fn status_of(body: &[u8]) -> Option<Status> {
         kind: String,
         #[serde(default)]
         api_version: String,
+    }
+    if windlass_protobuf::is_protobuf(body) {
+        let is_status = windlass_protobuf::type_of(body).is_ok_and(|(_, kind)| kind == "Status");
+        return is_status.then(|| windlass_protobuf::decode(body).ok()).flatten();
     }
     let kind: Kind = serde_json::from_slice(body).ok()?;
     if kind.kind != "Status" || !matches!(kind.api_version.as_str(), "v1" | "") {

@@ -306,7 +306,7 @@ impl RestRequest {
         }
         let (client, request, operation) = self.build(Some(Verb::Watch))?;
         match client.execute_as(request, &operation, Reading::Watch).await {
-            Ok(response) => Ok(WatchStream::new(response.into_body(), client.object_limit(), operation)),
+            Ok(response) => Ok(WatchStream::new(response, client.object_limit(), operation)),
             Err(error) => Err(Error::new(operation, error)),
         }
     }

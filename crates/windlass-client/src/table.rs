@@ -178,7 +178,7 @@ impl GetTable {
         let operation = target.operation(Verb::Watch);
         let request = target.watch(&options, Content::Table);
         let response = execute(&self.client, self.rows, request, &operation).await?;
-        let events = RawWatchStream::new(response.into_body(), self.client.object_limit());
+        let events = RawWatchStream::new(response, self.client.object_limit());
         Ok(events
             .and_then(|event| std::future::ready(read_event(&event)))
             .map_err(move |error| Error::new(operation.clone(), error)))

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
-use windlass_api::{DryRun, ListWatchError, Object};
+use windlass_api::{BoxError, DryRun, ListWatchError, Object, managed_fields::ManagedFieldsMode};
 
 pub use delete::{Delete, DeleteCollection, Deletion};
 pub use pages::{Items, Paged};
@@ -32,6 +32,7 @@ use crate::{
     body::Body,
     client::DefaultNamespace,
     codec::Codec,
+    negotiation::Encodable,
     operation::{Operation, Verb},
     request::{RequestError, Target},
     response, write_observer,
@@ -92,7 +93,8 @@ impl<K: Object> Call<K> {
             }
             Err(BuildError::Encode(source)) => return Err(Error::Encode { operation: Box::new(operation), source }),
         };
-        match self.client.execute(request, &operation).await {
+        let encodable = if self.codec.has_required_fields { Encodable::Yes } else { Encodable::No };
+        match self.client.execute_negotiated(request, &self.target, &operation, encodable).await {
             Ok(response) => Ok(Sent { response, operation, call: self }),
             Err(error) => Err(Error::new(operation, error)),
         }
@@ -102,10 +104,25 @@ impl<K: Object> Call<K> {
 impl<K: DeserializeOwned> Call<K> {
     /// Decodes an object of a response.
     fn decode(&self, body: &[u8]) -> Result<K, ListWatchError> {
-        let decoded = self.client.managed_fields().decode(body);
-        let mut object = decoded.map_err(|error| ListWatchError::Decode(error.into()))?;
+        let mut object = self.decode_as_sent(body).map_err(ListWatchError::Decode)?;
         (self.codec.complete)(&self.target.resource, &mut object);
         Ok(object)
+    }
+}
+
+impl<K: DeserializeOwned> Call<K> {
+    fn decode_as_sent(&self, body: &[u8]) -> Result<K, BoxError> {
+        let managed_fields = self.client.managed_fields();
+        if !windlass_protobuf::is_protobuf(body) {
+            return Ok(managed_fields.decode(body)?);
+        }
+        if managed_fields == ManagedFieldsMode::Drop
+            && let Ok(Some(metadata)) = windlass_protobuf::Metadata::read(body)
+            && let Some(body) = metadata.without_managed_fields(body)
+        {
+            return Ok(windlass_protobuf::decode(&body)?);
+        }
+        Ok(windlass_protobuf::decode(body)?)
     }
 }
 

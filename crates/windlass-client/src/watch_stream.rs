@@ -5,12 +5,19 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use bytes::Bytes;
 use futures::Stream;
+use http::Response;
 use http_body::Body as _;
 use serde::de::DeserializeOwned;
-use windlass_api::{BoxError, EventType, ListWatchError, PartialObject, RawEvent, ResourceVersion, Status, from_json};
+use windlass_api::{EventType, ListWatchError, PartialObject, RawEvent, ResourceVersion, Status};
 
-use crate::{body::Body, frame::WatchDecoder};
+use crate::{
+    body::Body,
+    codec,
+    frame::{FrameError, ProtobufWatchDecoder, WatchDecoder},
+    negotiation::is_protobuf,
+};
 
 /// The annotation of the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -46,13 +53,25 @@ pub struct Bookmark {
 pub(crate) struct RawWatchStream {
     /// The response body. `None` once the watch has ended, with or without an error.
     body: Option<Body>,
-    decoder: WatchDecoder,
+    decoder: Decoder,
+}
+
+/// The decoder of the response's encoding. Boxed, because a stream has only one.
+#[derive(Debug)]
+enum Decoder {
+    Json(Box<WatchDecoder>),
+    Protobuf(Box<ProtobufWatchDecoder>),
 }
 
 impl RawWatchStream {
-    /// Creates a stream. An event of more than `limit` bytes is replaced by an error.
-    pub(crate) fn new(body: Body, limit: usize) -> Self {
-        Self { body: Some(body), decoder: WatchDecoder::new(limit) }
+    /// Creates a stream of a response in any encoding. An event of more than `limit` bytes is replaced by an error.
+    pub(crate) fn new(response: Response<Body>, limit: usize) -> Self {
+        let decoder = if is_protobuf(response.headers()) {
+            Decoder::Protobuf(Box::new(ProtobufWatchDecoder::new(limit)))
+        } else {
+            Decoder::Json(Box::new(WatchDecoder::new(limit)))
+        };
+        Self { body: Some(response.into_body()), decoder }
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<RawEvent>, ListWatchError>> {
@@ -76,6 +95,29 @@ impl RawWatchStream {
     }
 }
 
+impl Decoder {
+    fn push(&mut self, chunk: Bytes) {
+        match self {
+            Self::Json(decoder) => decoder.push(chunk),
+            Self::Protobuf(decoder) => decoder.push(chunk),
+        }
+    }
+
+    fn next_event(&mut self) -> Result<Option<RawEvent>, FrameError> {
+        match self {
+            Self::Json(decoder) => decoder.next_event(),
+            Self::Protobuf(decoder) => decoder.next_event(),
+        }
+    }
+
+    fn finish(&mut self) -> Result<Option<RawEvent>, FrameError> {
+        match self {
+            Self::Json(decoder) => decoder.finish(),
+            Self::Protobuf(decoder) => decoder.finish(),
+        }
+    }
+}
+
 impl Stream for RawWatchStream {
     type Item = Result<RawEvent, ListWatchError>;
 
@@ -92,7 +134,7 @@ impl<K: DeserializeOwned> WatchEvent<K> {
     /// Decodes an event. An event of type [`EventType::Error`] becomes an error.
     pub(crate) fn decode(event: &RawEvent) -> Result<Self, ListWatchError> {
         fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ListWatchError> {
-            from_json(body).map_err(|error| ListWatchError::Decode(BoxError::from(error)))
+            codec::decode(body).map_err(ListWatchError::Decode)
         }
         let body = &event.body;
         Ok(match event.event_type {

@@ -48,7 +48,9 @@ pub(crate) fn stored<K: Object>(observer: &dyn WriteObserver, target: &Target, o
 
 /// Reports a write from a response that is not decoded for the caller.
 pub(crate) fn stored_encoded(observer: &dyn WriteObserver, target: &Target, body: &[u8]) {
-    let Some(meta) = Meta::parse_start(body) else { return };
+    let meta =
+        if windlass_protobuf::is_protobuf(body) { windlass_protobuf::meta(body) } else { Meta::parse_start(body) };
+    let Some(meta) = meta else { return };
     let key = key_of(target, meta.namespace().map(|namespace| &**namespace), meta.name());
     let version = meta.resource_version().clone();
     observer.stored(Stored { resource: &target.resource, key, version, labels: None });

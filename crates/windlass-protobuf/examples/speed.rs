@@ -1,4 +1,4 @@
-//! Measures both conversions, and parsing the same JSON with serde_json:
+//! Measures both conversions, decoding into a Rust type, and parsing the same JSON with serde_json:
 //!
 //! ```sh
 //! cargo run --profile dist --package windlass-protobuf --example speed
@@ -10,26 +10,37 @@ use std::{
     time::{Duration, Instant},
 };
 
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use windlass_protobuf::{Error, to_json, to_protobuf};
+use windlass_protobuf::{Error, Metadata, from_protobuf, to_json, to_protobuf};
 
 /// The duration of one round. The fastest of several rounds counts.
 const ROUND: Duration = Duration::from_millis(200);
 const ROUNDS: usize = 10;
 
 fn main() -> Result<(), Error> {
-    for (name, object) in [("ConfigMap", config_map()), ("Pod", pod())] {
-        // In Go's form and order.
-        let value = to_protobuf(object.to_string().as_bytes())?;
-        let json = to_json(&value)?;
-        println!("{name}: {} bytes of JSON, {} bytes of protobuf", json.len(), value.len());
-        report("serde_json::from_slice::<Value>", || {
-            let value: Value = serde_json::from_slice(black_box(&json)).unwrap_or_default();
-            drop(black_box(value));
-        });
-        report("to_protobuf", || drop(black_box(to_protobuf(black_box(&json)))));
-        report("to_json", || drop(black_box(to_json(black_box(&value)))));
-    }
+    measure::<ConfigMap>("ConfigMap", &config_map())?;
+    measure::<Pod>("Pod", &pod())
+}
+
+fn measure<K: DeserializeOwned>(name: &str, object: &Value) -> Result<(), Error> {
+    // In Go's form and order.
+    let value = to_protobuf(object.to_string().as_bytes())?;
+    let json = to_json(&value)?;
+    println!("{name}: {} bytes of JSON, {} bytes of protobuf", json.len(), value.len());
+    report("serde_json::from_slice::<Value>", || {
+        let value: Value = serde_json::from_slice(black_box(&json)).unwrap_or_default();
+        drop(black_box(value));
+    });
+    report("serde_json::from_slice::<K>", || {
+        let object: Option<K> = serde_json::from_slice(black_box(&json)).ok();
+        drop(black_box(object));
+    });
+    report("from_protobuf::<K>", || drop(black_box(from_protobuf::<K>(black_box(&value)))));
+    report("Metadata::read", || drop(black_box(Metadata::read(black_box(&value)))));
+    report("to_protobuf", || drop(black_box(to_protobuf(black_box(&json)))));
+    report("to_json", || drop(black_box(to_json(black_box(&value)))));
     Ok(())
 }
 

@@ -1,45 +1,22 @@
 //! Protobuf → JSON. Writes the JSON while it reads the messages.
-//!
-//! The fields of a message are collected before any is written: JSON has another order, names absent fields, and joins
-//! the occurrences of a field. A repeated message that is not in a list is merged, as in Go.
-
-use std::{borrow::Cow, ops::Range};
 
 use crate::{
     Error, json,
+    occurrences::{Entries, Occurrences, low, problem},
     table::{Field, Form, Item, Message},
-    wire::{self, Malformed, Reader, Span},
+    wire::Span,
 };
 
 mod map;
 mod special;
 
-/// The deepest nesting of messages. Only types that contain themselves, such as schemas, nest deeper than a dozen.
-const MAX_DEPTH: usize = 128;
-
 type Result<T> = std::result::Result<T, Error>;
 
-/// An occurrence of a field.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    /// The index of the field in its message.
-    field: u16,
-    /// The value, without tag and length.
-    span: Span,
-}
-
-/// The positions of the occurrences of one field in [`Decoder::entries`].
-type Entries = Range<usize>;
-
 struct Decoder<'a> {
-    input: &'a [u8],
+    found: Occurrences<'a>,
     out: &'a mut Vec<u8>,
     /// Fields that Kubernetes 1.`minor` does not have are not written.
     minor: u32,
-    /// A stack of the fields of the open messages. Each has at least one byte in the input.
-    entries: Vec<Entry>,
-    /// A stack of the entries of the open maps.
-    pairs: Vec<map::Pair>,
 }
 
 /// Appends the JSON of a message, which is a part of the input. Writes the members in `head` first.
@@ -51,14 +28,13 @@ pub(crate) fn decode(
     minor: u32,
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    let mut decoder = Decoder { input, out, minor, entries: Vec::with_capacity(64), pairs: Vec::new() };
+    let mut decoder = Decoder { found: Occurrences::new(input, span), out, minor };
     decoder.out.push(b'{');
     for (name, value) in head {
         decoder.key(name);
         // A string is always UTF-8.
         json::string(decoder.out, value.as_bytes());
     }
-    decoder.entries.push(Entry { field: 0, span });
     decoder.fields(message, 0..1, 0)?;
     decoder.out.push(b'}');
     Ok(())
@@ -76,72 +52,18 @@ impl Decoder<'_> {
 
     /// Writes the members of a message's object.
     fn fields(&mut self, message: &'static Message, parts: Entries, depth: usize) -> Result<()> {
-        let collected = self.collect(message, parts, depth)?;
+        let collected = self.found.collect(message, parts, depth)?;
         let mut at = collected.start;
         for (index, field) in (0u16..).zip(&message.fields) {
             let first = at;
-            while at < collected.end && self.entries[at].field == index {
+            while at < collected.end && self.found.entries[at].field == index {
                 at += 1;
             }
             if (first < at || field.is_always_written) && field.minors.contains(&self.minor) {
                 self.field(message, field, first..at, depth)?;
             }
         }
-        self.entries.truncate(collected.start);
-        Ok(())
-    }
-
-    /// Pushes the occurrences of a message's fields, in the order of `fields`.
-    fn collect(&mut self, message: &'static Message, parts: Entries, depth: usize) -> Result<Entries> {
-        let base = self.entries.len();
-        let mut is_sorted = true;
-        let mut last = 0;
-        for part in parts {
-            let span = self.entries[part].span;
-            if depth > MAX_DEPTH {
-                return Err(problem(message, None, span.start as usize, "more than 128 nested messages"));
-            }
-            let mut reader = Reader::new(self.input, span);
-            while !reader.is_at_end() {
-                let (number, wire) = reader.tag().map_err(|error| malformed(message, None, error))?;
-                let Some(index) = message.index_of(number) else {
-                    reader.skip(wire).map_err(|error| malformed(message, None, error))?;
-                    continue;
-                };
-                is_sorted &= last <= index;
-                last = index;
-                let field = &message.fields[usize::from(index)];
-                self.occurrence(&mut reader, wire, field, index)
-                    .map_err(|error| malformed(message, Some(field), error))?;
-            }
-        }
-        if !is_sorted {
-            self.entries[base..].sort_by_key(|entry| entry.field);
-        }
-        Ok(base..self.entries.len())
-    }
-
-    /// Reads one occurrence of a field; of a packed list, all elements.
-    fn occurrence(
-        &mut self,
-        reader: &mut Reader<'_>,
-        wire: u8,
-        field: &Field,
-        index: u16,
-    ) -> std::result::Result<(), Malformed> {
-        let expected = if field.form == Form::Map { wire::BYTES } else { field.item.wire() };
-        if wire == expected {
-            let span = value(reader, wire)?;
-            self.entries.push(Entry { field: index, span });
-        } else if wire == wire::BYTES && field.form == Form::List {
-            let mut packed = Reader::new(self.input, reader.bytes()?);
-            while !packed.is_at_end() {
-                let span = value(&mut packed, expected)?;
-                self.entries.push(Entry { field: index, span });
-            }
-        } else {
-            return Err(reader.wrong_wire(wire));
-        }
+        self.found.entries.truncate(collected.start);
         Ok(())
     }
 
@@ -154,7 +76,7 @@ impl Decoder<'_> {
                 }
                 return Ok(());
             }
-            Form::Value if field.omit_empty && self.is_empty(field, found.clone()) => return Ok(()),
+            Form::Value if field.omit_empty && self.found.is_empty(field, found.clone()) => return Ok(()),
             _ => {}
         }
         let before = self.out.len();
@@ -182,40 +104,28 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Reports whether `omitempty` applies to a field that is not a pointer, a list or a map. Structs are never empty.
-    fn is_empty(&self, field: &Field, found: Entries) -> bool {
-        let Some(last) = self.entries[found].last() else { return !field.is_always_written };
-        match field.item {
-            Item::String | Item::Bytes => last.span.of(self.input).is_empty(),
-            Item::Bool | Item::Int64 => self.varint(last.span) == 0,
-            Item::Int32 => low(self.varint(last.span)) == 0,
-            Item::Float64 => self.float(last.span) == 0.0,
-            Item::Message(_) | Item::Special(..) => false,
-        }
-    }
-
     /// Writes a value; without occurrences, Go's zero value.
     fn value(&mut self, message: &'static Message, field: &'static Field, found: Entries, depth: usize) -> Result<()> {
-        let last = self.entries[found.clone()].last().map(|entry| entry.span);
+        let last = self.found.entries[found.clone()].last().map(|entry| entry.span);
         match field.item {
             Item::Message(inner) => return self.object(inner.get(), found, depth + 1),
             Item::Special(special, inner) => return self.special(special, inner.get(), found, depth + 1),
             Item::String => self.string(last.unwrap_or_default()),
-            Item::Bytes => json::bytes(self.out, last.unwrap_or_default().of(self.input)),
+            Item::Bytes => json::bytes(self.out, last.unwrap_or_default().of(self.found.input)),
             Item::Bool => {
-                let value = last.is_some_and(|last| self.varint(last) != 0);
+                let value = last.is_some_and(|last| self.found.varint(last) != 0);
                 self.out.extend_from_slice(if value { b"true" } else { b"false" });
             }
             Item::Int32 => {
-                let number = last.map_or(0, |last| low(self.varint(last)));
+                let number = last.map_or(0, |last| low(self.found.varint(last)));
                 json::integer(self.out, number.into());
             }
             Item::Int64 => {
-                let number = last.map_or(0, |last| self.varint(last).cast_signed());
+                let number = last.map_or(0, |last| self.found.varint(last).cast_signed());
                 json::integer(self.out, number);
             }
             Item::Float64 => {
-                let number = last.map_or(0.0, |last| self.float(last));
+                let number = last.map_or(0.0, |last| self.found.float(last));
                 if !json::float(self.out, number) {
                     let at = last.unwrap_or_default().start as usize;
                     return Err(problem(message, Some(field.name), at, format!("JSON has no number {number}")));
@@ -226,7 +136,7 @@ impl Decoder<'_> {
     }
 
     fn string(&mut self, span: Span) {
-        json::string(self.out, span.of(self.input));
+        json::string(self.out, span.of(self.found.input));
     }
 
     /// Writes a key, after a comma if it is not the first one. No value ends with a brace that opens.
@@ -241,54 +151,5 @@ impl Decoder<'_> {
 
     fn null(&mut self) {
         self.out.extend_from_slice(b"null");
-    }
-
-    /// Reads a number that was read before.
-    fn varint(&self, span: Span) -> u64 {
-        Reader::new(self.input, span).varint().unwrap_or_default()
-    }
-
-    fn float(&self, span: Span) -> f64 {
-        f64::from_bits(Reader::new(self.input, span).fixed64().unwrap_or_default())
-    }
-}
-
-/// Reads a value and returns its content.
-fn value(reader: &mut Reader<'_>, wire: u8) -> std::result::Result<Span, Malformed> {
-    let start = reader.position();
-    match wire {
-        wire::VARINT => reader.varint().map(drop)?,
-        wire::FIXED64 => reader.fixed64().map(drop)?,
-        _ => return reader.bytes(),
-    }
-    Ok(Span { start, end: reader.position() })
-}
-
-/// Returns the low bits, as Go's generated code does for 32-bit numbers.
-#[allow(clippy::cast_possible_truncation)]
-const fn low(number: u64) -> i32 {
-    number as i32
-}
-
-fn malformed(message: &'static Message, field: Option<&'static Field>, error: Malformed) -> Error {
-    problem(message, field.map(|field| field.name), error.offset, error.problem)
-}
-
-fn problem(
-    message: &'static Message,
-    field: Option<&'static str>,
-    offset: usize,
-    problem: impl Into<Cow<'static, str>>,
-) -> Error {
-    Error::Protobuf { message: message.name, field, offset, problem: problem.into() }
-}
-
-impl Item {
-    const fn wire(self) -> u8 {
-        match self {
-            Self::Bool | Self::Int32 | Self::Int64 => wire::VARINT,
-            Self::Float64 => wire::FIXED64,
-            Self::String | Self::Bytes | Self::Message(_) | Self::Special(..) => wire::BYTES,
-        }
     }
 }

@@ -1,7 +1,5 @@
 //! The envelope of a value: `k8s\0`, then a `runtime.Unknown` with the kind and the message.
 
-use std::borrow::Cow;
-
 use crate::{
     Error,
     wire::{BYTES, Malformed, Reader, Span, Writer, narrow},
@@ -22,8 +20,8 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 #[derive(Debug, Default)]
 pub(crate) struct Envelope<'a> {
-    pub(crate) api_version: Cow<'a, str>,
-    pub(crate) kind: Cow<'a, str>,
+    pub(crate) api_version: &'a str,
+    pub(crate) kind: &'a str,
     /// The position of the message.
     pub(crate) raw: Span,
 }
@@ -80,7 +78,7 @@ impl<'a> Envelope<'a> {
                 }
             };
             let read = bytes(&mut reader, wire).and_then(|span| text(value, span));
-            *target = Cow::Borrowed(read.map_err(|error| malformed("TypeMeta", Some(field), error))?);
+            *target = read.map_err(|error| malformed("TypeMeta", Some(field), error))?;
         }
         Ok(())
     }
@@ -93,7 +91,13 @@ impl<'a> Envelope<'a> {
 
     /// Writes what precedes the message, which was written since `length`.
     pub(crate) fn write_start(out: &mut Writer, length: usize, api_version: &str, kind: &str) {
-        out.close(RAW, length);
+        let length = out.length() - length;
+        Self::write_head(out, length, api_version, kind);
+    }
+
+    /// Writes what precedes a message of `length` bytes.
+    pub(crate) fn write_head(out: &mut Writer, length: usize, api_version: &str, kind: &str) {
+        out.head(RAW, length);
         let length = out.length();
         out.bytes(KIND, kind.as_bytes());
         out.bytes(API_VERSION, api_version.as_bytes());

@@ -1,4 +1,4 @@
-//! Converts objects of the built-in Kubernetes kinds between JSON and protobuf.
+//! Converts objects of the built-in Kubernetes kinds between JSON and protobuf, and decodes protobuf into Rust types.
 //!
 //! kube-apiserver stores objects of its built-in kinds in etcd in protobuf, and serves them as
 //! `application/vnd.kubernetes.protobuf`. Such a value consists of the prefix `k8s\0` and a message `runtime.Unknown`,
@@ -12,12 +12,19 @@
 //! # Ok::<_, windlass_protobuf::Error>(())
 //! ```
 //!
+//! [`from_protobuf`] decodes such a value into a type of k8s-openapi or any other type that implements `Deserialize`,
+//! without JSON in between. [`value_at`] decodes one field, and [`Metadata`] reads the metadata in place.
+//!
 //! The modules. Each depends only on modules below it:
 //!
 //! ```text
+//! metadata    the metadata of objects, read in place
+//! deserialize protobuf → Rust types, with serde
 //! decode      protobuf → JSON, written while the messages are read
 //! encode      JSON → protobuf
+//! header      fields that have not arrived completely, and watch events
 //! envelope    the prefix and `runtime.Unknown`
+//! occurrences the fields of messages, as spans of the input
 //! table       the messages and kinds: data/messages.txt, generated from the Go types
 //! json        writes JSON as Go does
 //! tape        parses JSON
@@ -38,8 +45,10 @@
 //!   field (`RawExtension`, `fieldsV1`) loses its spaces, and `<`, `>` and `&` are escaped. Go's JSON encoder does the same.
 //! - The table has every kind with a protobuf encoding in Kubernetes 1.33 to 1.37. [`to_protobuf_for`] and [`to_json_for`]
 //!   omit the fields that an older minor version does not have.
+//! - [`from_protobuf`] passes the values of [`to_json`] to the type, in the same order.
 //! - Any input results in a value or in an [`Error`] that names the place in the input. Memory is bounded by a constant
 //!   multiple of the length of the input, and so is time, apart from the sorting of maps. Messages nest at most 128 deep.
+//!   [`from_protobuf`] also counts lists and maps.
 //!
 //! Not guaranteed, or different from Go:
 //!
@@ -52,9 +61,13 @@
 //!
 //! After an update of the Go modules in `tools`, `cargo xtask protobuf` generates the table and the test data again.
 
+mod metadata;
+mod deserialize;
 mod decode;
 mod encode;
+mod header;
 mod envelope;
+mod occurrences;
 mod table;
 mod json;
 mod tape;
@@ -65,12 +78,18 @@ mod error;
 
 use std::borrow::Cow;
 
-pub use self::error::Error;
+use serde::{Deserialize, de::DeserializeOwned};
+
 use self::{
     envelope::Envelope,
     table::Message,
     tape::{Index, Kind, Tape},
     wire::{Span, Writer, narrow},
+};
+pub use self::{
+    error::Error,
+    header::{FieldHeader, WatchEvent, envelope_parts, envelope_start},
+    metadata::{Metadata, OwnerReference, finalizers, labels, meta, owner_references},
 };
 
 /// The newest minor version of Kubernetes in the table.
@@ -98,7 +117,7 @@ pub fn kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 /// Returns the API version and the kind of a value.
 pub fn type_of(value: &[u8]) -> Result<(Cow<'_, str>, Cow<'_, str>), Error> {
-    Envelope::read(value).map(|envelope| (envelope.api_version, envelope.kind))
+    Envelope::read(value).map(|envelope| (envelope.api_version.into(), envelope.kind.into()))
 }
 
 /// Converts a JSON object to protobuf with its envelope, for the newest version of Kubernetes.
@@ -126,9 +145,7 @@ pub fn to_protobuf_for(json: &[u8], minor: u32) -> Result<Vec<u8>, Error> {
             }
         }
     }
-    let Some(message) = table::message_of(&api_version, &kind) else {
-        return Err(Error::UnknownKind { api_version: api_version.into_owned(), kind: kind.into_owned() });
-    };
+    let message = message_of(&api_version, &kind)?;
     let mut out = Writer::with_capacity(json.len() + 64);
     Envelope::write_end(&mut out);
     let length = out.length();
@@ -147,12 +164,48 @@ pub fn to_json(value: &[u8]) -> Result<Vec<u8>, Error> {
 /// JSON has zero values of some fields. Those that the version does not have are omitted.
 pub fn to_json_for(value: &[u8], minor: u32) -> Result<Vec<u8>, Error> {
     let Envelope { api_version, kind, raw } = Envelope::read(value)?;
-    let Some(message) = table::message_of(&api_version, &kind) else {
-        return Err(Error::UnknownKind { api_version: api_version.into_owned(), kind: kind.into_owned() });
-    };
+    let message = message_of(api_version, kind)?;
     let mut out = Vec::with_capacity(value.len() + value.len() / 2 + 64);
-    decode::decode(message, &[("kind", &kind), ("apiVersion", &api_version)], value, raw, minor, &mut out)?;
+    decode::decode(message, &[("kind", kind), ("apiVersion", api_version)], value, raw, minor, &mut out)?;
     Ok(out)
+}
+
+/// Deserializes protobuf with its envelope.
+///
+/// The type gets the values that it would get from the JSON of [`to_json`], but no JSON is written, apart from the one
+/// that is in a bytes field (`RawExtension`, `fieldsV1`). Strings are borrowed from the value.
+pub fn from_protobuf<'de, T: Deserialize<'de>>(value: &'de [u8]) -> Result<T, Error> {
+    let Envelope { api_version, kind, raw } = Envelope::read(value)?;
+    let message = message_of(api_version, kind)?;
+    deserialize::deserialize(message, &[("kind", kind), ("apiVersion", api_version)], value, raw, NEWEST_MINOR)
+}
+
+/// Deserializes protobuf with its envelope. A null that the type does not accept is decoded as the zero value, as by
+/// [`windlass_api::from_json`]: only values that fail to decode are converted to JSON.
+pub fn decode<T: DeserializeOwned>(value: &[u8]) -> Result<T, Error> {
+    from_protobuf(value).or_else(|error| match to_json(value) {
+        Ok(json) => windlass_api::from_json(&json).map_err(|_| error),
+        Err(_) => Err(error),
+    })
+}
+
+/// Deserializes the value at a path of nested JSON objects; `None` if it is absent or null. Only the messages on the
+/// path are read.
+///
+/// ```
+/// let value = windlass_protobuf::to_protobuf(br#"{"kind":"Pod","apiVersion":"v1","spec":{"nodeName":"n"}}"#)?;
+/// assert_eq!(windlass_protobuf::value_at::<String>(&value, &["spec", "nodeName"])?.as_deref(), Some("n"));
+/// # Ok::<_, windlass_protobuf::Error>(())
+/// ```
+pub fn value_at<T: DeserializeOwned>(value: &[u8], path: &[&str]) -> Result<Option<T>, Error> {
+    let Envelope { api_version, kind, raw } = Envelope::read(value)?;
+    let message = message_of(api_version, kind)?;
+    deserialize::value_at(message, value, raw, path, NEWEST_MINOR)
+}
+
+fn message_of(api_version: &str, kind: &str) -> Result<&'static Message, Error> {
+    let unknown = || Error::UnknownKind { api_version: api_version.to_owned(), kind: kind.to_owned() };
+    table::message_of(api_version, kind).ok_or_else(unknown)
 }
 
 /// The root of a document.
@@ -177,6 +230,15 @@ impl MessageType {
         let mut out = Writer::with_capacity(json.len() + 64);
         encode::encode(self.0, &tape, ROOT, minor, &mut out)?;
         Ok(out.finish())
+    }
+
+    /// Deserializes a message. API version and kind are not part of it.
+    pub fn deserialize<'de, T: Deserialize<'de>>(self, message: &'de [u8]) -> Result<T, Error> {
+        if message.len() > u32::MAX as usize {
+            return Err(Error::TooLong { length: message.len() });
+        }
+        let span = Span { start: 0, end: narrow(message.len()) };
+        deserialize::deserialize(self.0, &[], message, span, NEWEST_MINOR)
     }
 
     /// Converts a message to a JSON object without API version and kind, for Kubernetes 1.`minor`.

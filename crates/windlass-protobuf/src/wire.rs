@@ -6,7 +6,7 @@ use std::borrow::Cow;
 pub(crate) const VARINT: u8 = 0;
 pub(crate) const FIXED64: u8 = 1;
 pub(crate) const BYTES: u8 = 2;
-const FIXED32: u8 = 5;
+pub(crate) const FIXED32: u8 = 5;
 
 /// Malformed bytes: the position and the problem. The caller adds the message and the field.
 #[derive(Debug)]
@@ -187,7 +187,12 @@ impl Writer {
 
     /// Writes the length and the tag of a message that was written since `length`.
     pub(crate) fn close(&mut self, number: u32, length: usize) {
-        self.varint((self.length() - length) as u64);
+        self.head(number, self.length() - length);
+    }
+
+    /// Writes the length and the tag of a content.
+    pub(crate) fn head(&mut self, number: u32, length: usize) {
+        self.varint(length as u64);
         self.tag(number, BYTES);
     }
 
@@ -219,7 +224,7 @@ impl Writer {
     }
 
     #[inline]
-    fn varint(&mut self, value: u64) {
+    pub(crate) fn varint(&mut self, value: u64) {
         if value < 0x80 {
             self.reserve(1)[0] = (value & 0x7F) as u8;
             return;

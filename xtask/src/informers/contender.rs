@@ -18,6 +18,8 @@ use crate::{
 pub(super) enum Contender {
     /// With the defaults.
     Windlass,
+    /// Protobuf, for built-in types only.
+    Protobuf,
     /// With a memory budget of 0.
     Compressed,
     ClientGo,
@@ -39,6 +41,7 @@ impl TableEntry for Contender {
     fn name(&self) -> &'static str {
         match self {
             Self::Windlass => "windlass",
+            Self::Protobuf => "windlass, protobuf",
             Self::Compressed => "windlass, all compressed",
             Self::ClientGo => "client-go, JSON",
             Self::ClientGoProtobuf => "client-go, protobuf",
@@ -53,7 +56,7 @@ impl Contender {
         let updates = part.updates.to_string();
         let updates = ["--updates", &updates];
         let mut served: Vec<&OsStr> = part.replay.iter().chain(&updates).map(OsStr::new).collect();
-        if self == Self::ClientGoProtobuf {
+        if matches!(self, Self::Protobuf | Self::ClientGoProtobuf) {
             served.extend([OsStr::new("--protobuf"), programs.client_go.as_os_str()]);
         }
         let replay = Replay::start(&programs.windlass, served)?;
@@ -70,6 +73,7 @@ impl Contender {
         };
         match self {
             Self::Windlass => ours(&[]),
+            Self::Protobuf => ours(&["--encoding", "protobuf"]),
             Self::Compressed => ours(&["--budget", "0"]),
             Self::ClientGo => Command::new(&programs.client_go),
             Self::ClientGoProtobuf => {

@@ -23,13 +23,19 @@ pub(super) struct Part {
 }
 
 /// All informers of built-in types.
-const ALL: &[Contender] =
-    &[Contender::Windlass, Contender::Compressed, Contender::ClientGo, Contender::ClientGoProtobuf, Contender::KubeRs];
+const ALL: &[Contender] = &[
+    Contender::Windlass,
+    Contender::Protobuf,
+    Contender::Compressed,
+    Contender::ClientGo,
+    Contender::ClientGoProtobuf,
+    Contender::KubeRs,
+];
 /// Custom resources have no protobuf encoding.
 const OF_CUSTOM: &[Contender] = &[Contender::Windlass, Contender::Compressed, Contender::ClientGo, Contender::KubeRs];
 /// client-go's heap does not depend on the encoding.
 const EXCEPT_JSON: &[Contender] =
-    &[Contender::Windlass, Contender::Compressed, Contender::ClientGoProtobuf, Contender::KubeRs];
+    &[Contender::Windlass, Contender::Protobuf, Contender::Compressed, Contender::ClientGoProtobuf, Contender::KubeRs];
 const OURS: &[Contender] = &[Contender::Windlass, Contender::Compressed];
 
 /// The base of most parts: uniform pods, in a burst.

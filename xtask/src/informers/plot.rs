@@ -82,6 +82,7 @@ impl Panel<'_> {
 fn color(contender: Contender) -> &'static str {
     match contender {
         Contender::Windlass => "#1b6ca8",
+        Contender::Protobuf => "#4a90c2",
         Contender::Compressed => "#7fb3d5",
         Contender::ClientGo => "#c0792a",
         Contender::ClientGoProtobuf => "#e0b884",

@@ -1,5 +1,6 @@
 mod api;
 mod interleavings;
+mod protobuf;
 mod trouble;
 
 use std::{

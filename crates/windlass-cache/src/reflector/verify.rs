@@ -11,6 +11,15 @@ use crate::cached::Cached;
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Differences(pub(super) Vec<ObjectKey>);
 
+/// Returns the metadata of an object in any encoding.
+fn meta_of(body: &[u8]) -> Result<Meta, ListWatchError> {
+    if windlass_protobuf::is_protobuf(body) {
+        let meta = windlass_protobuf::meta(body);
+        return meta.ok_or_else(|| ListWatchError::Decode("the metadata of an object cannot be read".into()));
+    }
+    Meta::parse(body).map_err(|error| ListWatchError::Decode(error.into()))
+}
+
 /// Lists at exactly this version, and compares keys and versions.
 pub(super) async fn compare<K>(
     list_watch: &Arc<dyn ListWatch>,
@@ -30,7 +39,7 @@ pub(super) async fn compare<K>(
     while let Some(item) = items.next().await {
         match item {
             Ok(ListItem::Object(body)) => {
-                let meta = Meta::parse(&body).map_err(|error| ListWatchError::Decode(error.into()))?;
+                let meta = meta_of(&body)?;
                 if left.remove(meta.key()).is_none_or(|streamed| streamed != *meta.resource_version()) {
                     differences.0.push(meta.key().clone());
                 }

@@ -10,6 +10,15 @@ pub(crate) struct RawTraits<'j> {
     pub(crate) labels: &'j [u8],
     pub(crate) owners: &'j [u8],
     pub(crate) finalizers: &'j [u8],
+    pub(crate) encoding: Encoding,
+}
+
+/// The encoding of traits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Encoding {
+    #[default]
+    Json,
+    Protobuf,
 }
 
 /// A parsed [`RawTraits`].
@@ -38,6 +47,9 @@ struct Rest<'j>(&'j [u8]);
 impl<'j> RawTraits<'j> {
     /// Parses the texts; `None` if they have to be parsed with serde.
     pub(crate) fn read(&self) -> Option<TraitsIn<'j>> {
+        if self.encoding == Encoding::Protobuf {
+            return self.read_protobuf();
+        }
         let mut read = TraitsIn::default();
         whole(self.labels, |cursor| cursor.labels(&mut read.labels))?;
         whole(self.owners, |cursor| cursor.array(|cursor| cursor.owner().map(|owner| read.owners.push(owner))))?;
@@ -47,8 +59,34 @@ impl<'j> RawTraits<'j> {
         Some(read)
     }
 
-    /// Reports whether the texts are the known traits in Go's JSON encoding. `false` is not conclusive.
+    fn read_protobuf(&self) -> Option<TraitsIn<'j>> {
+        let labels: Vec<_> = windlass_protobuf::labels(self.labels).collect::<Option<_>>()?;
+        // Of equal keys, the last one counts.
+        if !labels.is_sorted_by(|(one, _), (other, _)| one < other) {
+            return None;
+        }
+        let owner = |owner: Option<windlass_protobuf::OwnerReference<'j>>| {
+            owner.map(|owner| OwnerIn {
+                api_version: owner.api_version,
+                kind: owner.kind,
+                name: owner.name,
+                uid: owner.uid,
+                controller: owner.controller,
+                block_owner_deletion: owner.block_owner_deletion,
+            })
+        };
+        Some(TraitsIn {
+            labels,
+            owners: windlass_protobuf::owner_references(self.owners).map(owner).collect::<Option<_>>()?,
+            finalizers: windlass_protobuf::finalizers(self.finalizers).collect::<Option<_>>()?,
+        })
+    }
+
+    /// Reports whether the texts are the known traits in Go's encoding. `false` is not conclusive.
     pub(crate) fn matches_encoding(&self, known: &Traits) -> bool {
+        if self.encoding == Encoding::Protobuf {
+            return self.is_protobuf_of(known);
+        }
         let labels = Rest(self.labels).list(["{", "}"], &known.labels, |rest, (key, value)| {
             rest.eat("\"") && rest.eat(key) && rest.eat("\":\"") && rest.eat(value) && rest.eat("\"")
         });
@@ -57,6 +95,28 @@ impl<'j> RawTraits<'j> {
             && Rest(self.finalizers).list(["[", "]"], &known.finalizers, |rest, finalizer| {
                 rest.eat("\"") && rest.eat(finalizer) && rest.eat("\"")
             })
+    }
+}
+
+impl RawTraits<'_> {
+    fn is_protobuf_of(&self, known: &Traits) -> bool {
+        let mut labels = windlass_protobuf::labels(self.labels);
+        let mut owners = windlass_protobuf::owner_references(self.owners);
+        let mut finalizers = windlass_protobuf::finalizers(self.finalizers);
+        let same_labels = known.labels.iter().all(|(key, value)| labels.next() == Some(Some((&**key, &**value))));
+        let same_owners = known.owner_references.iter().all(|known| {
+            owners.next().flatten().is_some_and(|owner| {
+                owner.uid == &*known.uid
+                    && owner.name == &*known.name
+                    && owner.kind == &*known.kind
+                    && owner.api_version == &*known.api_version
+                    && (owner.controller, owner.block_owner_deletion) == (known.controller, known.block_owner_deletion)
+            })
+        });
+        let same_finalizers = known.finalizers.iter().all(|finalizer| finalizers.next() == Some(Some(&**finalizer)));
+        (same_labels && labels.next().is_none())
+            && (same_owners && owners.next().is_none())
+            && (same_finalizers && finalizers.next().is_none())
     }
 }
 
@@ -215,7 +275,7 @@ mod tests {
 
     fn raw(texts: [&'static str; 3]) -> RawTraits<'static> {
         let [labels, owners, finalizers] = texts.map(str::as_bytes);
-        RawTraits { labels, owners, finalizers }
+        RawTraits { labels, owners, finalizers, ..RawTraits::default() }
     }
 
     const GO: [&str; 3] = [

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::Client;
 use crate::{
-    config::Compression,
+    config::{Compression, ContentType},
     metrics::{Both, ClientMetrics},
     pipeline::{Gate, OverloadBackoff, Policy, RateLimit, Throttle},
     trace::TraceHeaders,
@@ -71,6 +71,13 @@ impl Client {
     #[must_use]
     pub fn without_compression(self) -> Self {
         self.with(|policy| policy.compression = Compression::Off)
+    }
+
+    /// Returns this client with another encoding of objects. By default, it is that of the [configuration](crate::Config),
+    /// or else JSON.
+    #[must_use]
+    pub fn with_content_type(self, content_type: ContentType) -> Self {
+        self.with(|policy| policy.negotiation.set(content_type))
     }
 
     /// Returns this client with a maximum size in bytes for responses that are read whole. Defaults to 64 MiB. Lists

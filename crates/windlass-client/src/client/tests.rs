@@ -1,6 +1,7 @@
 mod answers;
 mod apply;
 mod cancellation;
+mod protobuf;
 
 use std::time::Duration;
 

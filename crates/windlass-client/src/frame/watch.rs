@@ -144,7 +144,7 @@ fn careful_event(line: &Bytes) -> Result<RawEvent, FrameError> {
     Ok(RawEvent { event_type, body: line.slice_ref(object) })
 }
 
-fn event_type_of(text: &[u8]) -> Option<EventType> {
+pub(super) fn event_type_of(text: &[u8]) -> Option<EventType> {
     Some(match text {
         b"ADDED" => EventType::Added,
         b"MODIFIED" => EventType::Modified,

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header, response::Parts};
 use serde::de::DeserializeOwned;
-use windlass_api::{ListWatchError, from_json};
+use windlass_api::ListWatchError;
 
-use crate::{Error, Result, operation::Operation, response, warnings::Warning};
+use crate::{Error, Result, codec, operation::Operation, response, warnings::Warning};
 
 /// A successful response.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ impl RestResponse {
     pub fn into<T: DeserializeOwned>(self) -> Result<T> {
         let decoded = match response::status_of(&self.body) {
             Some(status) if !status.is_success() => Err(status.into()),
-            _ => from_json(&self.body).map_err(|error| ListWatchError::Decode(error.into())),
+            _ => codec::decode(&self.body).map_err(ListWatchError::Decode),
         };
         decoded.map_err(|error| Error::new(self.operation, error))
     }

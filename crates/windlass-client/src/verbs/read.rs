@@ -174,7 +174,7 @@ impl<K: Object> List<K> {
         let sent = call
             .send(Verb::List, DefaultNamespace::All, |call| Ok(call.target.list(&self.options, call.codec.content)?));
         let sent = sent.await?;
-        let stream = ListStream::new(sent.response.into_body(), sent.call.client.object_limit());
+        let stream = ListStream::new(sent.response, sent.call.client.object_limit());
         Ok(Page { stream, operation: sent.operation, call: sent.call })
     }
 }

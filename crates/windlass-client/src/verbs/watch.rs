@@ -8,6 +8,7 @@ use std::{
 };
 
 use futures::{Stream, TryStreamExt as _};
+use http::Response;
 use windlass_api::{
     Bookmarks, InitialEvents, ListMeta, ListWatchError, Object, ObjectList, WatchOptions,
     managed_fields::ManagedFieldsMode,
@@ -132,7 +133,7 @@ impl<K: Object> Watch<K> {
         let limit = sent.call.client.object_limit();
         let (complete, resource) = (sent.call.codec.complete, sent.call.target.resource);
         let managed_fields = sent.call.client.managed_fields();
-        let stream = WatchStream::new(sent.response.into_body(), limit, sent.operation);
+        let stream = WatchStream::new(sent.response, limit, sent.operation);
         let complete = move |object: &mut K| {
             complete(&resource, object);
             if managed_fields == ManagedFieldsMode::Drop {
@@ -151,8 +152,8 @@ impl<K> Clone for Watch<K> {
 }
 
 impl<K: Object> WatchStream<K> {
-    pub(crate) fn new(body: Body, limit: usize, operation: Operation) -> Self {
-        Self { events: RawWatchStream::new(body, limit), operation, complete: Box::new(|_| ()), state: State::Open }
+    pub(crate) fn new(response: Response<Body>, limit: usize, operation: Operation) -> Self {
+        Self { events: RawWatchStream::new(response, limit), operation, complete: Box::new(|_| ()), state: State::Open }
     }
 }
 

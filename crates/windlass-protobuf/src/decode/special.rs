@@ -31,30 +31,30 @@ impl Decoder<'_> {
             Special::Time | Special::MicroTime if !found.is_empty() => found.end - 1..found.end,
             _ => found,
         };
-        let start = self.entries.get(parts.start).map_or(0, |entry| entry.span.start as usize);
-        let is_empty = self.entries[parts.clone()].iter().all(|entry| entry.span.of(self.input).is_empty());
-        let collected = self.collect(message, parts, depth)?;
+        let start = self.found.entries.get(parts.start).map_or(0, |entry| entry.span.start as usize);
+        let is_empty = self.found.entries[parts.clone()].iter().all(|entry| entry.span.of(self.found.input).is_empty());
+        let collected = self.found.collect(message, parts, depth)?;
         let base = collected.start;
         match special {
-            Special::Quantity => self.quantity(message, self.last(collected, FIRST))?,
+            Special::Quantity => self.quantity(message, self.found.last(collected, FIRST))?,
             Special::IntOrString => self.int_or_string(message, collected, start)?,
             Special::Time | Special::MicroTime if is_empty => self.null(),
             Special::Time => self.time(message, collected, start, Precision::Seconds)?,
             Special::MicroTime => self.time(message, collected, start, Precision::Micros)?,
-            Special::Raw => self.raw(message, self.last(collected, FIRST))?,
-            Special::Strings => self.list(message, FIRST, self.all(collected, FIRST), depth)?,
+            Special::Raw => self.raw(message, self.found.last(collected, FIRST))?,
+            Special::Strings => self.list(message, FIRST, self.found.all(collected, FIRST), depth)?,
             Special::SchemaOrBool => {
-                let schema = self.all(collected.clone(), SECOND);
+                let schema = self.found.all(collected.clone(), SECOND);
                 if schema.is_empty() {
-                    let allows = self.last(collected, FIRST).is_some_and(|allows| self.varint(allows) != 0);
+                    let allows = self.found.last(collected, FIRST).is_some_and(|allows| self.found.varint(allows) != 0);
                     self.out.extend_from_slice(if allows { b"true" } else { b"false" });
                 } else {
                     self.value(message, &message.fields[1], schema, depth)?;
                 }
             }
             Special::SchemaOrArray | Special::SchemaOrStrings => {
-                let schema = self.all(collected.clone(), FIRST);
-                let items = self.all(collected, SECOND);
+                let schema = self.found.all(collected.clone(), FIRST);
+                let items = self.found.all(collected, SECOND);
                 if !items.is_empty() {
                     self.list(message, SECOND, items, depth)?;
                 } else if schema.is_empty() {
@@ -64,20 +64,8 @@ impl Decoder<'_> {
                 }
             }
         }
-        self.entries.truncate(base);
+        self.found.entries.truncate(base);
         Ok(())
-    }
-
-    /// Returns the occurrences of a field, which are next to each other.
-    fn all(&self, collected: Entries, field: u16) -> Entries {
-        let entries = &self.entries[collected.clone()];
-        let start = entries.partition_point(|entry| entry.field < field);
-        let end = entries.partition_point(|entry| entry.field <= field);
-        collected.start + start..collected.start + end
-    }
-
-    fn last(&self, collected: Entries, field: u16) -> Option<Span> {
-        self.entries[self.all(collected, field)].last().map(|entry| entry.span)
     }
 
     /// Writes the occurrences of a field as a list.
@@ -100,7 +88,7 @@ impl Decoder<'_> {
         };
         let start = span.start as usize;
         let error = |text: String| problem(message, Some("string"), start, text);
-        let text = std::str::from_utf8(span.of(self.input)).map_err(|_| error("invalid UTF-8".to_owned()))?;
+        let text = std::str::from_utf8(span.of(self.found.input)).map_err(|_| error("invalid UTF-8".to_owned()))?;
         let canonical = quantity::canonical(text).map_err(|reason| error(reason.to_string()))?;
         self.out.push(b'"');
         self.out.extend_from_slice(canonical.as_bytes());
@@ -109,14 +97,14 @@ impl Decoder<'_> {
     }
 
     fn int_or_string(&mut self, message: &'static Message, collected: Entries, start: usize) -> Result<()> {
-        match self.last(collected.clone(), FIRST).map_or(INTEGER, |ty| self.varint(ty)) {
+        match self.found.last(collected.clone(), FIRST).map_or(INTEGER, |ty| self.found.varint(ty)) {
             INTEGER => {
-                let number = self.last(collected, SECOND).map_or(0, |number| low(self.varint(number)));
+                let number = self.found.last(collected, SECOND).map_or(0, |number| low(self.found.varint(number)));
                 json::integer(self.out, number.into());
                 Ok(())
             }
             STRING => {
-                let text = self.last(collected, THIRD).unwrap_or_default();
+                let text = self.found.last(collected, THIRD).unwrap_or_default();
                 self.string(text);
                 Ok(())
             }
@@ -131,8 +119,9 @@ impl Decoder<'_> {
         start: usize,
         precision: Precision,
     ) -> Result<()> {
-        let seconds = self.last(collected.clone(), FIRST).map_or(0, |seconds| self.varint(seconds).cast_signed());
-        let nanos = self.last(collected, SECOND).map_or(0, |nanos| low(self.varint(nanos)));
+        let seconds =
+            self.found.last(collected.clone(), FIRST).map_or(0, |seconds| self.found.varint(seconds).cast_signed());
+        let nanos = self.found.last(collected, SECOND).map_or(0, |nanos| low(self.found.varint(nanos)));
         match Time::from_parts(seconds, nanos, precision) {
             Some(time) if time.is_zero() => self.null(),
             Some(time) => time.write(self.out, precision),
@@ -151,7 +140,7 @@ impl Decoder<'_> {
     /// Writes JSON in a bytes field. Absent and empty bytes are null.
     fn raw(&mut self, message: &'static Message, json: Option<Span>) -> Result<()> {
         let span = json.unwrap_or_default();
-        let json = span.of(self.input);
+        let json = span.of(self.found.input);
         if json.is_empty() {
             self.null();
             return Ok(());

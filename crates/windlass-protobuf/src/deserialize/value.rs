@@ -1,0 +1,277 @@
+//! The deserializer of one value, and the access to lists and maps.
+
+use std::borrow::Cow;
+
+use serde::{
+    Deserializer,
+    de::{
+        DeserializeSeed, Error as _, IntoDeserializer, MapAccess, SeqAccess, Visitor,
+        value::{BorrowedStrDeserializer, MapAccessDeserializer, StringDeserializer},
+    },
+    forward_to_deserialize_any,
+};
+
+use super::{Fault, Members, State, node::Node};
+use crate::{
+    Error, json,
+    occurrences::{Entry, Pair, problem},
+    quantity,
+    table::{Field, Message},
+    wire::Span,
+};
+
+/// The zero time of Go, for types that do not take null.
+const ZERO_TIME: &str = "0001-01-01T00:00:00Z";
+
+/// The place of a value in the input, for errors.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) message: &'static Message,
+    pub(super) field: Option<&'static str>,
+    pub(super) offset: u32,
+}
+
+pub(super) struct Value<'s, 'de> {
+    pub(super) state: &'s mut State<'de>,
+    pub(super) node: Node,
+    /// Members before those of the message.
+    pub(super) head: &'s [(&'static str, &'de str)],
+    pub(super) place: Place,
+}
+
+struct Items<'s, 'de> {
+    state: &'s mut State<'de>,
+    message: &'static Message,
+    field: &'static Field,
+    next: usize,
+    end: usize,
+    depth: usize,
+}
+
+struct Pairs<'s, 'de> {
+    state: &'s mut State<'de>,
+    message: &'static Message,
+    field: &'static Field,
+    next: usize,
+    end: usize,
+    depth: usize,
+}
+
+impl<'de> Value<'_, 'de> {
+    /// Returns a string. As in JSON, each byte that is not UTF-8 is U+FFFD.
+    fn text(&self, span: Span) -> Cow<'de, str> {
+        text(span.of(self.state.found.input))
+    }
+
+    /// Deserializes the JSON in a bytes field.
+    fn raw<T>(
+        &self,
+        span: Span,
+        read: impl FnOnce(&mut serde_json::Deserializer<serde_json::de::SliceRead<'de>>) -> serde_json::Result<T>,
+    ) -> Result<T, Fault> {
+        let mut json = serde_json::Deserializer::from_slice(span.of(self.state.found.input));
+        let value = read(&mut json).and_then(|value| json.end().map(|()| value));
+        value.map_err(|error| {
+            let Place { message, field, .. } = self.place;
+            problem(message, field, span.start as usize, format!("not the expected JSON: {error}")).into()
+        })
+    }
+
+    fn quantity(&self, span: Span) -> Result<Cow<'de, str>, Fault> {
+        let error =
+            |text: String| -> Error { problem(self.place.message, self.place.field, span.start as usize, text) };
+        let text =
+            std::str::from_utf8(span.of(self.state.found.input)).map_err(|_| error("invalid UTF-8".to_owned()))?;
+        let canonical = quantity::canonical(text).map_err(|reason| error(reason.to_string()))?;
+        Ok(canonical)
+    }
+}
+
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Cow::Borrowed(text);
+    }
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    Cow::Owned(text)
+}
+
+fn visit_text<'de, V: Visitor<'de>>(text: Cow<'de, str>, visitor: V) -> Result<V::Value, Fault> {
+    match text {
+        Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
+        Cow::Owned(text) => visitor.visit_string(text),
+    }
+}
+
+/// Visits a number as its JSON form would be: integers are not floats.
+#[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "the range is checked")]
+fn visit_float<'de, V: Visitor<'de>>(number: f64, visitor: V) -> Result<V::Value, Fault> {
+    let is_integer = number.fract() == 0.0 && (number != 0.0 || number.is_sign_positive());
+    if is_integer && number.abs() < i64::MAX as f64 {
+        visit_integer(number as i64, visitor)
+    } else {
+        visitor.visit_f64(number)
+    }
+}
+
+fn visit_integer<'de, V: Visitor<'de>>(number: i64, visitor: V) -> Result<V::Value, Fault> {
+    match u64::try_from(number) {
+        Ok(number) => visitor.visit_u64(number),
+        Err(_) => visitor.visit_i64(number),
+    }
+}
+
+impl<'de> Deserializer<'de> for Value<'_, 'de> {
+    type Error = Fault;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.node {
+            Node::Null | Node::NoTime => visitor.visit_unit(),
+            Node::Bool(value) => visitor.visit_bool(value),
+            Node::Int(number) => visit_integer(number, visitor),
+            Node::Float(number) => visit_float(number, visitor),
+            Node::Text(span) => visit_text(self.text(span), visitor),
+            Node::Bytes(span) => {
+                let mut text = Vec::new();
+                json::bytes(&mut text, span.of(self.state.found.input));
+                visitor.visit_str(unquoted(&text))
+            }
+            Node::Quantity(None) => visitor.visit_borrowed_str("0"),
+            Node::Quantity(Some(span)) => visit_text(self.quantity(span)?, visitor),
+            Node::Time(time, precision) => {
+                let mut text = Vec::with_capacity(32);
+                time.write(&mut text, precision);
+                visitor.visit_str(unquoted(&text))
+            }
+            Node::Raw(span) => self.raw(span, |json| json.deserialize_any(visitor)),
+            Node::Message { message, parts, depth } => {
+                let outer = self.state.outer.len();
+                let mark = self.state.mark();
+                let mut members = Members::new(&mut *self.state, self.head, message, parts, depth)?;
+                let value = visitor.visit_map(&mut members);
+                // A visitor that fails may leave messages open.
+                self.state.outer.truncate(outer);
+                self.state.reset(mark);
+                value.map_err(|fault| fault.at(self.place))
+            }
+            Node::List { message, field, items, depth } => {
+                let (next, end) = (items.start, items.end);
+                visitor.visit_seq(Items { state: self.state, message, field, next, end, depth })
+            }
+            Node::Map { message, field, start, end, depth } => {
+                visitor.visit_map(Pairs { state: self.state, message, field, next: start, end, depth })
+            }
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.node {
+            Node::Null | Node::NoTime => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Fault> {
+        if let (Node::NoTime, "Time" | "MicroTime") = (&self.node, name) {
+            // The type of a required field, which does not take null.
+            return visitor.visit_newtype_struct(BorrowedStrDeserializer::<Fault>::new(ZERO_TIME));
+        }
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        match self.node {
+            Node::Text(span) => visitor.visit_enum(self.text(span).into_deserializer()),
+            Node::Raw(span) => self.raw(span, |json| json.deserialize_enum(name, variants, visitor)),
+            Node::Message { message, parts, depth } => {
+                let members = Members::new(self.state, self.head, message, parts, depth)?;
+                MapAccessDeserializer::new(members).deserialize_enum(name, variants, visitor)
+            }
+            Node::Map { message, field, start, end, depth } => {
+                let pairs = Pairs { state: self.state, message, field, next: start, end, depth };
+                MapAccessDeserializer::new(pairs).deserialize_enum(name, variants, visitor)
+            }
+            _ => Err(Fault::custom(format_args!("the value is not a variant of {name}"))),
+        }
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_unit()
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
+        tuple_struct map struct identifier
+    }
+}
+
+impl<'de> SeqAccess<'de> for Items<'_, 'de> {
+    type Error = Fault;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Fault> {
+        let at = self.next;
+        if at == self.end {
+            return Ok(None);
+        }
+        self.next += 1;
+        let offset = self.state.found.entries[at].span.start;
+        let place = Place { message: self.message, field: Some(self.field.name), offset };
+        let mark = self.state.mark();
+        let node = self.state.item(self.message, self.field, at..at + 1, self.depth)?;
+        let value = seed.deserialize(Value { state: self.state, node, head: &[], place });
+        self.state.reset(mark);
+        value.map(Some).map_err(|fault| fault.at(place))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.end - self.next)
+    }
+}
+
+impl<'de> MapAccess<'de> for Pairs<'_, 'de> {
+    type Error = Fault;
+
+    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, Fault> {
+        if self.next == self.end {
+            return Ok(None);
+        }
+        let key = self.state.found.pairs[self.next].key;
+        let value = match text(key.of(self.state.found.input)) {
+            Cow::Borrowed(key) => seed.deserialize(BorrowedStrDeserializer::new(key)),
+            Cow::Owned(key) => seed.deserialize(StringDeserializer::new(key)),
+        };
+        let place = Place { message: self.message, field: Some(self.field.name), offset: key.start };
+        value.map(Some).map_err(|fault: Fault| fault.at(place))
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Fault> {
+        let Pair { key, value } = self.state.found.pairs[self.next];
+        self.next += 1;
+        let place = Place { message: self.message, field: Some(self.field.name), offset: value.unwrap_or(key).start };
+        let mark = self.state.mark();
+        self.state.found.entries.extend(value.map(|span| Entry { field: 0, span }));
+        let found = mark.entries..self.state.found.entries.len();
+        let node = self.state.item(self.message, self.field, found, self.depth)?;
+        let value = seed.deserialize(Value { state: self.state, node, head: &[], place });
+        self.state.reset(mark);
+        value.map_err(|fault| fault.at(place))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.end - self.next)
+    }
+}
+
+/// Returns the content of a string that was written as JSON without escapes.
+fn unquoted(json: &[u8]) -> &str {
+    let content = json.strip_prefix(b"\"").and_then(|json| json.strip_suffix(b"\""));
+    std::str::from_utf8(content.unwrap_or_default()).unwrap_or_default()
+}

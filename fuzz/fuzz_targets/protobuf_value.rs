@@ -1,0 +1,34 @@
+//! Values in protobuf: deserialized values are those of JSON, and metadata is read in place. Input: a line with API version
+//! and kind, then a message; or a value with its envelope.
+#![no_main]
+
+use serde_json::Value;
+use windlass_fuzz::first_line;
+use windlass_protobuf::{Metadata, envelope_start, finalizers, from_protobuf, labels, meta, owner_references, to_json};
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    if windlass_protobuf::is_protobuf(data) {
+        return check(data);
+    }
+    let (kind, message) = first_line(data);
+    let kind = String::from_utf8_lossy(kind);
+    let (version, kind) = kind.split_once(' ').unwrap_or(("v1", "Pod"));
+    check(&[&envelope_start(version, kind, message.len()), message].concat());
+});
+
+fn check(value: &[u8]) {
+    let json = to_json(value);
+    let read = from_protobuf::<Value>(value);
+    if let Ok(json) = &json {
+        // Each reader counts nested values in its own way.
+        let is_too_deep = read.as_ref().is_err_and(|error| error.to_string().contains("nested"));
+        let parsed = serde_json::from_slice::<Value>(json);
+        assert!(read.is_ok() || is_too_deep || parsed.is_err(), "{read:?} {parsed:?}");
+    }
+    meta(value);
+    let Ok(Some(metadata)) = Metadata::read(value) else { return };
+    let _ = labels(metadata.labels).count() + finalizers(metadata.finalizers).count();
+    let _ = owner_references(metadata.owner_references).count();
+    let Some(cut) = metadata.without_managed_fields(value) else { return };
+    assert_eq!(to_json(&cut).is_ok(), json.is_ok());
+}
