@@ -120,7 +120,7 @@ impl FiveFields for Pod {
         black_box((
             metadata.labels().get("app"),
             spec.node_name(),
-            spec.containers().first().and_then(|container| container.image()),
+            spec.containers().first().and_then(windlass_views::core::v1::ContainerView::image),
             status.phase(),
             ready.map(|ready| ready.status() == "True"),
         ));

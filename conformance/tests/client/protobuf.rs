@@ -73,7 +73,7 @@ fn both() -> (Option<String>, String) {
 
 #[tokio::test]
 async fn verbs_of_built_in_kinds_use_protobuf_and_return_the_objects_of_json() {
-    on_each_target(|target| async {
+    on_each_target(|target| async move {
         let (client, types) = recorded(&target);
         let ns = namespace(&client).await;
         assert_eq!(types.last(), both());
@@ -110,13 +110,14 @@ async fn verbs_of_built_in_kinds_use_protobuf_and_return_the_objects_of_json() {
         let page = client.list::<ConfigMap>().within(&ns).labels("app=test").limit(1).await.unwrap();
         assert!(page.items.len() == 1 && page.metadata.continue_token.is_some());
         client.delete::<ConfigMap>("a").within(&ns).await.unwrap();
+        target
     })
     .await;
 }
 
 #[tokio::test]
 async fn watches_use_protobuf() {
-    on_each_target(|target| async {
+    on_each_target(|target| async move {
         let (client, types) = recorded(&target);
         let ns = namespace(&client).await;
         let created = client.create(&config_map(&ns, "a")).await.unwrap();
@@ -129,13 +130,14 @@ async fn watches_use_protobuf() {
         assert_eq!(next, WatchEvent::Modified(patched));
         client.delete::<ConfigMap>("a").within(&ns).await.unwrap();
         assert!(matches!(events.next().await, Some(Ok(WatchEvent::Deleted(map))) if map.name() == "a"));
+        target
     })
     .await;
 }
 
 #[tokio::test]
 async fn list_watch_yields_protobuf_of_objects_and_of_metadata() {
-    on_each_target(|target| async {
+    on_each_target(|target| async move {
         let (client, _) = recorded(&target);
         let ns = namespace(&client).await;
         client.create(&config_map(&ns, "a")).await.unwrap();
@@ -155,13 +157,14 @@ async fn list_watch_yields_protobuf_of_objects_and_of_metadata() {
             );
             assert_eq!(windlass_protobuf::meta(&event.body), windlass_protobuf::meta(object));
         }
+        target
     })
     .await;
 }
 
 #[tokio::test]
 async fn custom_resources_are_json_and_their_metadata_is_protobuf() {
-    on_each_target(|target| async {
+    on_each_target(|target| async move {
         let (client, types) = recorded(&target);
         let ns = namespace(&client).await;
         let group = format!("{}.example.com", unique("proto"));
@@ -198,6 +201,7 @@ async fn custom_resources_are_json_and_their_metadata_is_protobuf() {
         let metadata = client.metadata(&resource).get("w").within(&ns).await.unwrap();
         assert_eq!((metadata.name(), types.last().1.as_str()), ("w", PROTOBUF));
         client.delete::<CustomResourceDefinition>(name).await.unwrap();
+        target
     })
     .await;
 }

@@ -345,7 +345,7 @@ mod tests {
     fn index_on_view_has_the_values_of_its_function() {
         let pod = pod(ManagedFieldsMode::Drop).cast::<Untyped>();
         let index = Index::<Pod>::on_view("image", |pod| {
-            let images = pod.spec().containers().iter().filter_map(|container| container.image());
+            let images = pod.spec().containers().iter().filter_map(windlass_views::core::v1::ContainerView::image);
             images.map(Cow::into_owned).collect::<Vec<_>>()
         });
         let values: Vec<_> = index.values_of(&pod).unwrap().iter().map(ToString::to_string).collect();

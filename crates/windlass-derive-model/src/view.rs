@@ -1,7 +1,7 @@
 //! `#[derive(View)]`: a type that reads the fields of an encoded object without decoding it.
 
-use proc_macro2::{Ident, Span, TokenStream};
-use quote::{format_ident, quote, quote_spanned};
+use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
+use quote::{ToTokens as _, format_ident, quote, quote_spanned};
 use syn::{
     Attribute, Data, DeriveInput, Error, Field, Fields, FieldsNamed, LitStr, Path, Result, ext::IdentExt as _,
     spanned::Spanned as _,
@@ -80,7 +80,7 @@ fn view(
 ) -> Result<TokenStream> {
     let (source, vis) = (&input.ident, &input.vis);
     let name = given.name.clone().unwrap_or_else(|| format_ident!("{source}View", span = Span::call_site()));
-    let accessors = accessors(fields, container, views)?;
+    let accessors = accessors(source, fields, container, views)?;
     let doc = format!(" A view of an encoded [`{source}`].");
     Ok(quote! {
         #[doc = #doc]
@@ -117,7 +117,12 @@ fn view(
     })
 }
 
-fn accessors(fields: &FieldsNamed, container: &Container, views: &TokenStream) -> Result<Vec<TokenStream>> {
+fn accessors(
+    source: &Ident,
+    fields: &FieldsNamed,
+    container: &Container,
+    views: &TokenStream,
+) -> Result<Vec<TokenStream>> {
     let mut accessors = Vec::new();
     for field in &fields.named {
         let Some(ident) = &field.ident else { continue };
@@ -130,9 +135,25 @@ fn accessors(fields: &FieldsNamed, container: &Container, views: &TokenStream) -
                        type instead, or omit the field with #[view(skip)]";
             return Err(Error::new(span, why));
         }
-        accessors.push(accessor(field, ident, &given, serde, container, views));
+        let ty = syn::parse2(named(field.ty.to_token_stream(), source))?;
+        let field = Field { ty, ..field.clone() };
+        accessors.push(accessor(&field, ident, &given, serde, container, views));
     }
     Ok(accessors)
+}
+
+/// Replaces `Self` by the name of the type, because the accessors belong to the view.
+fn named(tokens: TokenStream, name: &Ident) -> TokenStream {
+    let replace = |token| match token {
+        TokenTree::Ident(ident) if ident == "Self" => TokenTree::Ident(Ident::new(&name.to_string(), ident.span())),
+        TokenTree::Group(group) => {
+            let mut replaced = Group::new(group.delimiter(), named(group.stream(), name));
+            replaced.set_span(group.span());
+            TokenTree::Group(replaced)
+        }
+        other => other,
+    };
+    tokens.into_iter().map(replace).collect()
 }
 
 fn accessor(

@@ -352,7 +352,8 @@ mod built_in {
         let document = Document::json(POD.as_bytes());
         let pod = document.view::<Pod>();
         assert_eq!(pod.spec().node_name().as_deref(), Some("n1"));
-        let names: Vec<_> = pod.spec().containers().iter().map(|container| container.name()).collect();
+        let names: Vec<_> =
+            pod.spec().containers().iter().map(super::super::groups::core::v1::ContainerView::name).collect();
         assert_eq!(names, ["c", "d"]);
         assert_eq!(pod.spec().containers().first().unwrap().ports().first().unwrap().container_port(), 80);
         assert!(!pod.spec().affinity().is_present() && pod.status().conditions().is_empty());

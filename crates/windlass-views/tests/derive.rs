@@ -50,7 +50,7 @@ enum Kind {
 #[view(crate = windlass_views, name = "PageFields")]
 struct Page {
     path: String,
-    parent: Option<Box<Page>>,
+    parent: Option<Box<Self>>,
 }
 
 #[derive(Clone, Debug, Deserialize, View)]

@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(hosts[3_071].pod_cidr(), "10.255.255.0/24");
         assert_eq!(hosts[3_072].pod_cidr(), "10.216.0.0/24");
         assert_eq!(hosts[10_239].pod_cidr(), "10.243.255.0/24");
-        assert!(ips.iter().all(|ip| ip.is_private()), "{ips:?}");
+        assert!(ips.iter().all(Ipv4Addr::is_private), "{ips:?}");
         for (name, count, found) in [
             ("node-0", 1, true),
             ("node-1", 1, false),
