@@ -132,6 +132,12 @@ impl Turn {
         }
     }
 
+    /// Reports whether other work waits for a turn.
+    pub(crate) fn is_wanted(&self) -> bool {
+        let state = self.turns.state.lock();
+        !state.exempt.is_empty() || !state.levels.is_empty()
+    }
+
     /// Reports whether the turn was ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.has_ended.load(Relaxed)

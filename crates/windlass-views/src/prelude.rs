@@ -2,6 +2,10 @@
 
 pub(crate) use std::borrow::Cow;
 
-pub(crate) use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
+#[cfg(feature = "built-in")]
+pub(crate) use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+pub(crate) use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-pub(crate) use crate::{ByteStringView, FromView, HasView, IntOrStringView, List, Map, QuantityView, View};
+#[cfg(feature = "built-in")]
+pub(crate) use crate::{ByteStringView, IntOrStringView, QuantityView};
+pub(crate) use crate::{FromView, HasView, List, Map, View};

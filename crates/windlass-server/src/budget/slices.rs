@@ -69,6 +69,11 @@ impl Slices {
 }
 
 impl Slice {
+    /// Reports whether other work waits for the turn.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.turn.is_wanted()
+    }
+
     /// Reports whether the turn was ended because the client does not read.
     pub(crate) fn is_unread(&self) -> bool {
         self.turn.has_ended()

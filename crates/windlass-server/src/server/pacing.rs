@@ -4,7 +4,8 @@
 //! same time, and every other request would wait behind a part of each of them.
 //!
 //! A turn lasts until its bytes are encrypted, or until the connection has written all that its client accepts
-//! ([`Slices`](crate::budget::Slices)). Then the rest of the slice needs another turn.
+//! ([`Slices`](crate::budget::Slices)). Then the rest of the slice needs another turn. A response keeps its turn for the
+//! next slice while no other work waits for one.
 
 use std::{
     fmt,
@@ -79,6 +80,12 @@ impl Pacing {
             self.idle();
         }
         if self.allowed > 0 {
+            return Poll::Ready(());
+        }
+        if let State::Sending(slice) = &self.state
+            && !slice.is_wanted()
+        {
+            self.allowed = SLICE;
             return Poll::Ready(());
         }
         if !matches!(self.state, State::Waiting(_)) {
@@ -179,13 +186,31 @@ mod tests {
         poll_fn(|cx| pacing.poll_ready(cx)).await;
         assert!(!is_free(&account));
         let bytes = pacing.sent(vec![0; SLICE].into());
+        let mut other = std::pin::pin!(Arc::clone(account.turns()).take(Class::Other));
+        assert!(futures::poll!(other.as_mut()).is_pending());
         assert!(!pacing.is_ready());
-        assert!(!is_free(&account), "the connection has not sent the bytes");
+        assert!(futures::poll!(other.as_mut()).is_pending(), "the connection has not sent the bytes");
         drop(bytes);
-        assert!(is_free(&account), "another response can have the next turn");
+        let Poll::Ready(turn) = futures::poll!(other.as_mut()) else { panic!("it is the turn of the other work") };
+        assert!(!pacing.is_ready());
+        drop(turn);
         poll_fn(|cx| pacing.poll_ready(cx)).await;
         pacing.idle();
         assert!(is_free(&account));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn response_keeps_its_turn_while_no_other_work_waits() {
+        let (account, _others) = account(1);
+        let mut pacing = large(&account);
+        poll_fn(|cx| pacing.poll_ready(cx)).await;
+        let mut sent = Vec::new();
+        for _ in 0..3 {
+            sent.push(pacing.sent(vec![0; SLICE].into()));
+            assert!(pacing.is_ready());
+        }
+        drop(sent);
+        assert!(!is_free(&account), "the turn of the next slice");
     }
 
     #[tokio::test(start_paused = true)]
