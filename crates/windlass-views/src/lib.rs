@@ -82,7 +82,8 @@ pub use self::{
 #[cfg(feature = "built-in")]
 pub use self::groups::*;
 
-#[cfg(test)]
+// They read the built-in kinds.
+#[cfg(all(test, feature = "built-in"))]
 mod tests;
 
 /// The examples of README.md.
