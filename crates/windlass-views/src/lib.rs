@@ -82,8 +82,7 @@ pub use self::{
 #[cfg(feature = "built-in")]
 pub use self::groups::*;
 
-// They read the built-in kinds.
-#[cfg(all(test, feature = "built-in"))]
+#[cfg(test)]
 mod tests;
 
 /// The examples of README.md.

@@ -1,5 +1,7 @@
 //! The agreement of views with the types of k8s-openapi.
 
+#![cfg(feature = "built-in")]
+
 use std::{borrow::Cow, cell::RefCell};
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
