@@ -1,4 +1,4 @@
-//! Values in protobuf: deserialized values are those of JSON, and metadata is read in place. Input: a line with API version
+//! Values in protobuf: a value that can be converted to JSON can be deserialized, and metadata is read in place. Input: a line with API version
 //! and kind, then a message; or a value with its envelope.
 #![no_main]
 
@@ -30,5 +30,6 @@ fn check(value: &[u8]) {
     let _ = labels(metadata.labels).count() + finalizers(metadata.finalizers).count();
     let _ = owner_references(metadata.owner_references).count();
     let Some(cut) = metadata.without_managed_fields(value) else { return };
-    assert_eq!(to_json(&cut).is_ok(), json.is_ok());
+    // Only the removed part can be damaged.
+    assert!(json.is_err() || to_json(&cut).is_ok());
 }

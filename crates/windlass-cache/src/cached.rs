@@ -68,12 +68,13 @@ impl<K> Cached<K> {
     /// Returns a copy of the object's JSON, as the server sent it but without managedFields. List items of built-in
     /// kinds have no `kind` and no `apiVersion`.
     ///
-    /// An object that the server sent in protobuf is converted, which costs about as much as decoding it.
+    /// An object that the server sent in protobuf is converted, which costs about as much as decoding it. The result is
+    /// empty if the object is damaged.
     #[must_use]
     pub fn bytes(&self) -> Bytes {
         let encoded = self.encoded();
         if windlass_protobuf::is_protobuf(&encoded) {
-            return windlass_protobuf::to_json(&encoded).unwrap_or_default().into();
+            return decoding::to_json(&encoded).unwrap_or_default().into();
         }
         encoded
     }
@@ -168,7 +169,13 @@ impl<K> Cached<K> {
         let value = found.map_err(DecodeFailure::from).and_then(|value| value.map_err(DecodeFailure::from));
         let decode = |value: Option<Vec<u8>>| match value {
             // The whole object, because no JSON value starts like this.
-            Some(value) if windlass_protobuf::is_protobuf(&value) => decoding::decode_at(&value, path),
+            Some(value) if windlass_protobuf::is_protobuf(&value) => {
+                // Types that do not take the nulls of Go are decoded like JSON.
+                decoding::decode_at(&value, path).or_else(|failure| {
+                    let json = decoding::to_json(&value).map_err(|_| failure)?;
+                    scan::find_fallback(&json, path)?.map_or(Ok(None), |value| decoding::decode(&value))
+                })
+            }
             Some(value) => decoding::decode(&value),
             None => Ok(None),
         };

@@ -19,7 +19,7 @@ use crate::{
     config_error::ConfigError,
     field_manager,
     negotiation::{Encodable, Negotiation},
-    operation::Operation,
+    operation::{Operation, Verb},
     pipeline::{Policy, Reading, Sending, Throttle},
     request::{RequestError, Target},
     response,
@@ -354,9 +354,13 @@ impl Client {
             return self.execute(request, operation).await;
         };
         match self.execute(preferred, operation).await {
-            Err(ListWatchError::Status(status)) if matches!(status.code, 406 | 415) => {
-                negotiation.refused(target);
-                self.execute(request, operation).await
+            Err(ListWatchError::Status(status)) if is_about_encoding(status.code, operation.verb) => {
+                let outcome = self.execute(request, operation).await;
+                // Otherwise the code had another reason, such as a webhook that uses it.
+                if !matches!(&outcome, Err(ListWatchError::Status(again)) if again.code == status.code) {
+                    negotiation.refused(target);
+                }
+                outcome
             }
             outcome => outcome,
         }
@@ -385,6 +389,11 @@ impl Client {
         let sending = Sending { transport: &self.shared.transport, policy: &self.policy, operation, reading };
         sending.send(request).await
     }
+}
+
+/// Reports whether the server may have rejected the encoding of a request. The encoding of a patch is never protobuf.
+const fn is_about_encoding(code: u16, verb: Verb) -> bool {
+    code == 406 || code == 415 && !matches!(verb, Verb::Patch | Verb::Apply)
 }
 
 #[cfg(test)]

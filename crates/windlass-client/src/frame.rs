@@ -2,8 +2,8 @@
 //! output are frames.
 //!
 //! This is the hot path of every cache. Objects are split, not parsed: [`watch`] finds the end of an event with one
-//! search for a newline, and [`list`] counts brackets. [`protobuf`] follows lengths. A frame within one chunk is a slice of it; only a frame that
-//! spans chunks is copied.
+//! search for a newline, and [`list`] counts brackets. [`protobuf`] follows lengths. A frame within one chunk is a slice of it. A frame
+//! that spans chunks is copied, and so is each item of a list in protobuf, to add its envelope.
 //!
 //! Guarantees, each with a test:
 //! - **Independent of chunking**: the boundaries of chunks do not affect the frames.

@@ -255,7 +255,7 @@ pub fn meta(start: &[u8]) -> Option<Meta> {
     }
     let (api_version, kind, message) = envelope_parts(start).ok()??;
     let header = FieldHeader::read("Unknown", message).ok()??;
-    let end = header.size + usize::try_from(header.length).ok()?;
+    let end = header.size.checked_add(usize::try_from(header.length).ok()?)?;
     let message = message.get(..end).filter(|_| header.number == METADATA)?;
     let value = [&envelope_start(&api_version, &kind, message.len()), message].concat();
     Metadata::read(&value).ok()??.to_meta()

@@ -284,6 +284,47 @@ fn user_types_take_borrowed_strings_enums_and_options() {
 }
 
 #[test]
+fn members_that_a_type_leaves_unread_are_an_error() {
+    #[derive(Debug, Deserialize)]
+    struct View<C> {
+        spec: Spec<C>,
+    }
+    #[derive(Debug, Deserialize)]
+    struct Spec<C> {
+        containers: Vec<C>,
+    }
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Probed {
+        readiness_probe: Handler,
+    }
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    enum Handler {
+        HttpGet(Value),
+    }
+    #[derive(Debug, Deserialize)]
+    struct Called {
+        args: [String; 2],
+    }
+    let pod = |container: &str| {
+        let json = format!(r#"{{"kind":"Pod","apiVersion":"v1","spec":{{"containers":[{container},{container}]}}}}"#);
+        to_protobuf(json.as_bytes()).unwrap()
+    };
+    // The handler is a message of its own within the probe.
+    let alone = pod(r#"{"name":"c","readinessProbe":{"httpGet":{"port":80}}}"#);
+    let probed = from_protobuf::<View<Probed>>(&alone).unwrap();
+    assert!(matches!(&probed.spec.containers[1].readiness_probe, Handler::HttpGet(get) if get["port"] == 80));
+    let more = pod(r#"{"name":"c","readinessProbe":{"httpGet":{"port":80},"periodSeconds":5}}"#);
+    let error = from_protobuf::<View<Probed>>(&more).unwrap_err().to_string();
+    assert!(error.ends_with("the object has more members"), "{error}");
+    let two = from_protobuf::<View<Called>>(&pod(r#"{"name":"c","args":["a","b"]}"#)).unwrap();
+    assert_eq!(two.spec.containers[0].args, ["a", "b"]);
+    let error = from_protobuf::<View<Called>>(&pod(r#"{"name":"c","args":["a","b","c"]}"#)).unwrap_err().to_string();
+    assert!(error.ends_with("the list has more items"), "{error}");
+}
+
+#[test]
 fn error_of_a_type_names_message_field_and_position() {
     #[derive(Debug, Deserialize)]
     #[expect(dead_code, reason = "never deserialized")]

@@ -117,6 +117,8 @@ fn meta_of_a_value_or_its_start_is_that_of_json() {
     let object = b"\x0a\x03\x0a\x01a\x0a\x03\x1a\x01n";
     let two = [b"k8s\0\x0a\x09\x0a\x02v1\x12\x03Pod\x12", &[u8::try_from(object.len()).unwrap()][..], object].concat();
     assert_eq!(meta(&two).unwrap().key().to_string(), "n/a");
+    let endless = b"k8s\0\x0a\x09\x0a\x02v1\x12\x03Pod\x12\x0b\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01";
+    assert_eq!(meta(endless), None);
 }
 
 #[test]

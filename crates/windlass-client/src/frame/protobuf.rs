@@ -12,6 +12,9 @@ use super::{FrameError, Skipped, watch::event_type_of};
 /// The maximum size of a list without its items. Real ones have a few hundred bytes, mostly a continue token.
 const ENVELOPE_LIMIT: usize = 1 << 20;
 
+/// The maximum size of the kind of a list, which is copied for each item.
+const TYPES_LIMIT: usize = 1 << 10;
+
 /// The longest start of a field, or of a frame.
 const HEADER: usize = 20;
 
@@ -334,15 +337,15 @@ impl ProtobufListDecoder {
     /// Begins a field of the envelope or of the list.
     fn field(&mut self, header: FieldHeader) -> Result<(), FrameError> {
         let too_large = || FrameError::TooLarge { what: "a list without its items", limit: ENVELOPE_LIMIT };
-        let bounded = |length: u64| {
-            let length = usize::try_from(length).ok();
-            length.filter(|length| *length <= ENVELOPE_LIMIT).ok_or_else(too_large)
-        };
+        let within = |length: u64, limit| usize::try_from(length).ok().filter(|length| *length <= limit);
+        let types_too_large = || FrameError::TooLarge { what: "the kind of a list", limit: TYPES_LIMIT };
         let (start, _) = self.window.start();
         self.window.drop_bytes(header.size as u64);
         let Some(left) = self.left.filter(|left| *left > 0) else {
             self.state = match header.number {
-                TYPE_META if header.is_bytes && self.left.is_none() => ListState::Types(bounded(header.length)?),
+                TYPE_META if header.is_bytes && self.left.is_none() => {
+                    ListState::Types(within(header.length, TYPES_LIMIT).ok_or_else(types_too_large)?)
+                }
                 RAW if header.is_bytes && self.left.is_none() => {
                     if self.types.is_none() {
                         return Err(FrameError::unexpected("the kind of a list", b""));
@@ -365,7 +368,7 @@ impl ProtobufListDecoder {
                     return Err(too_large());
                 }
                 self.envelope.extend_from_slice(&start[..header.size]);
-                ListState::Kept(bounded(header.length)?)
+                ListState::Kept(within(header.length, ENVELOPE_LIMIT).ok_or_else(too_large)?)
             }
             _ => ListState::Ignored(header.length),
         };

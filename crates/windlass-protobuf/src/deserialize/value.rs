@@ -1,6 +1,6 @@
 //! The deserializer of one value, and the access to lists and maps.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 
 use serde::{
     Deserializer,
@@ -14,7 +14,7 @@ use serde::{
 use super::{Fault, Members, State, node::Node};
 use crate::{
     Error, json,
-    occurrences::{Entry, Pair, problem},
+    occurrences::{Entries, Entry, Pair, problem},
     quantity,
     table::{Field, Message},
     wire::Span,
@@ -124,6 +124,78 @@ fn visit_integer<'de, V: Visitor<'de>>(number: i64, visitor: V) -> Result<V::Val
     }
 }
 
+/// The fields of a message, which is a JSON object.
+struct Fields<'h, 'de> {
+    head: &'h [(&'static str, &'de str)],
+    message: &'static Message,
+    parts: Entries,
+    depth: usize,
+}
+
+// The functions below are not inlined, so that nested values take less of the stack.
+
+/// Visits the members of a message. All of them must be read.
+#[inline(never)]
+fn visit_message<'de, V: Visitor<'de>>(
+    state: &mut State<'de>,
+    Fields { head, message, parts, depth }: Fields<'_, 'de>,
+    place: Place,
+    visitor: V,
+) -> Result<V::Value, Fault> {
+    let (outer, mark) = (state.outer.len(), state.mark());
+    let mut members = Members::new(state, head, message, parts, depth)?;
+    let value = visitor.visit_map(&mut members);
+    let more = if value.is_ok() { members.key() } else { Ok(None) };
+    // A visitor that does not read all members leaves messages open.
+    state.outer.truncate(outer);
+    state.reset(mark);
+    match more {
+        Ok(None) => value,
+        Ok(Some(_)) => Err(Fault::custom("the object has more members")),
+        Err(error) => Err(error.into()),
+    }
+    .map_err(|fault| fault.at(place))
+}
+
+/// Visits the items of a list. All of them must be read.
+#[inline(never)]
+fn visit_list<'de, V: Visitor<'de>>(mut items: Items<'_, 'de>, place: Place, visitor: V) -> Result<V::Value, Fault> {
+    let value = visitor.visit_seq(&mut items)?;
+    if items.next < items.end {
+        return Err(Fault::custom("the list has more items").at(place));
+    }
+    Ok(value)
+}
+
+/// Visits the entries of a map. All of them must be read.
+#[inline(never)]
+fn visit_pairs<'de, V: Visitor<'de>>(mut pairs: Pairs<'_, 'de>, place: Place, visitor: V) -> Result<V::Value, Fault> {
+    let value = visitor.visit_map(&mut pairs)?;
+    if pairs.next < pairs.end {
+        return Err(Fault::custom("the map has more entries").at(place));
+    }
+    Ok(value)
+}
+
+/// Visits an object whose only member is a variant of an enum.
+struct OfVariant<V> {
+    name: &'static str,
+    variants: &'static [&'static str],
+    visitor: V,
+}
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for OfVariant<V> {
+    type Value = V::Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.visitor.expecting(formatter)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<V::Value, A::Error> {
+        MapAccessDeserializer::new(members).deserialize_enum(self.name, self.variants, self.visitor)
+    }
+}
+
 impl<'de> Deserializer<'de> for Value<'_, 'de> {
     type Error = Fault;
 
@@ -148,21 +220,15 @@ impl<'de> Deserializer<'de> for Value<'_, 'de> {
             }
             Node::Raw(span) => self.raw(span, |json| json.deserialize_any(visitor)),
             Node::Message { message, parts, depth } => {
-                let outer = self.state.outer.len();
-                let mark = self.state.mark();
-                let mut members = Members::new(&mut *self.state, self.head, message, parts, depth)?;
-                let value = visitor.visit_map(&mut members);
-                // A visitor that fails may leave messages open.
-                self.state.outer.truncate(outer);
-                self.state.reset(mark);
-                value.map_err(|fault| fault.at(self.place))
+                let fields = Fields { head: self.head, message, parts, depth };
+                visit_message(self.state, fields, self.place, visitor)
             }
             Node::List { message, field, items, depth } => {
                 let (next, end) = (items.start, items.end);
-                visitor.visit_seq(Items { state: self.state, message, field, next, end, depth })
+                visit_list(Items { state: self.state, message, field, next, end, depth }, self.place, visitor)
             }
             Node::Map { message, field, start, end, depth } => {
-                visitor.visit_map(Pairs { state: self.state, message, field, next: start, end, depth })
+                visit_pairs(Pairs { state: self.state, message, field, next: start, end, depth }, self.place, visitor)
             }
         }
     }
@@ -192,12 +258,12 @@ impl<'de> Deserializer<'de> for Value<'_, 'de> {
             Node::Text(span) => visitor.visit_enum(self.text(span).into_deserializer()),
             Node::Raw(span) => self.raw(span, |json| json.deserialize_enum(name, variants, visitor)),
             Node::Message { message, parts, depth } => {
-                let members = Members::new(self.state, self.head, message, parts, depth)?;
-                MapAccessDeserializer::new(members).deserialize_enum(name, variants, visitor)
+                let fields = Fields { head: self.head, message, parts, depth };
+                visit_message(self.state, fields, self.place, OfVariant { name, variants, visitor })
             }
             Node::Map { message, field, start, end, depth } => {
                 let pairs = Pairs { state: self.state, message, field, next: start, end, depth };
-                MapAccessDeserializer::new(pairs).deserialize_enum(name, variants, visitor)
+                visit_pairs(pairs, self.place, OfVariant { name, variants, visitor })
             }
             _ => Err(Fault::custom(format_args!("the value is not a variant of {name}"))),
         }

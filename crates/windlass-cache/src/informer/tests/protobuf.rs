@@ -161,7 +161,11 @@ async fn bodies_in_protobuf_are_compressed_and_verified() {
     for number in 0..60 {
         fake.apply(&full(&format!("map-{number}")));
     }
-    let options = InformerOptions::default().budget(0).verification(Verification::Compare);
+    let errors = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&errors);
+    let options = InformerOptions::default().budget(0).verification(Verification::Compare).on_error(move |error| {
+        seen.lock().push(windlass_api::ErrorChain(error).to_string());
+    });
     let maps = start(&fake, options);
     let run = Run::synced(&maps).await;
     let memory = maps.status().memory;
@@ -171,6 +175,7 @@ async fn bodies_in_protobuf_are_compressed_and_verified() {
         assert!(is_protobuf(&object.encoded()));
         assert_eq!(object.get().unwrap().data.as_ref().unwrap()["zone"], format!("zone-map-{number}"));
     }
+    assert!(errors.lock().is_empty(), "{:?}", errors.lock());
     run.stop().await;
 }
 
