@@ -100,7 +100,7 @@ impl<K> Cached<K> {
     }
 
     /// Reads fields of the object through a view, without decoding it. Strings are borrowed from a buffer of the thread, to
-    /// which the body is copied or decompressed. No allocation is needed, except for strings with escapes.
+    /// which the body is copied or decompressed. Bodies of up to 64 KiB need no allocation, except for strings with escapes.
     ///
     /// Returns an error, and drops the result of `read`, if a field that `read` has read is not of its type.
     ///

@@ -214,7 +214,8 @@ pub fn derive_apply_configuration(input: TokenStream) -> TokenStream {
 ///
 /// Derive it for a kind, and for the structs and enums in its fields. An accessor returns the view of the field's type:
 /// borrowed strings, numbers, other views, and views of lists and maps. An optional scalar is an `Option`; an absent struct,
-/// list or map is empty. Serde's defaults do not apply: an absent scalar is its empty value.
+/// list or map is empty. Serde's `default` and `alias` do not apply: an absent scalar is its empty value, and a member with
+/// another name is not read. A flattened map has all members of the object, not only those without a field.
 ///
 /// The serde attributes `rename`, `rename_all`, `skip` and `flatten` are respected. Enums, structs without named fields, and
 /// types that serde reads through another type are decoded as a whole.

@@ -36,12 +36,14 @@
 //! - A view returns what the decoder returns, for every object that can be decoded. If an object has two members with
 //!   one name, the last one counts.
 //! - No text makes a view panic.
-//! - An object is passed at most once for all fields that are read of it, unless reads of many other objects come
-//!   between.
+//! - An object of at most 64 members, without escapes in their names, is passed once for all fields that are read of it,
+//!   unless reads of many other objects come between. Another object is passed for each field.
 //!
 //! # What is not guaranteed
 //!
 //! - Damage within values that are not read goes unnoticed.
+//! - A derived view does not know serde's `default` and `alias`: an absent scalar is its empty value, and a member with
+//!   another name is not read. A flattened map has all members of its object.
 //! - Iteration over a map returns a member with a duplicate name each time.
 //!
 //! The modules. Each depends only on modules below it:

@@ -249,7 +249,7 @@ impl Store {
             match last {
                 Some(last) => next = Some(last),
                 None if range.remaining > 0 => {
-                    index.pins().pin_list(revision, &query.prefix, query.start.as_deref(), Instant::now());
+                    index.pins().pin_list(revision, &query.prefix, query.at.is_none(), Instant::now());
                     return Ok(range);
                 }
                 None => {

@@ -6,9 +6,12 @@ use tokio::time::Instant;
 
 use super::Revision;
 
-/// The maximum pause of a list between two pages. An API server over etcd loses the revision of a page after five to
-/// ten minutes. A page that is read again does not begin a new pause, so a client cannot keep a revision forever.
+/// The maximum pause of a list between two pages.
 pub(super) const BETWEEN_PAGES: Duration = Duration::from_mins(5);
+
+/// The maximum time from the first page to the last one. An API server over etcd loses the revision of a list after five
+/// to ten minutes. Without this limit, a client could keep a revision by reading a page again and again.
+pub(super) const LONGEST: Duration = Duration::from_mins(8);
 
 /// The time for which the last page can be read again by a client that has lost it.
 pub(super) const AFTER_LAST_PAGE: Duration = Duration::from_secs(10);
@@ -29,8 +32,8 @@ struct Pin {
     revision: Revision,
     prefix: Box<str>,
     until: Instant,
-    /// The start of the furthest page that was read.
-    furthest: Option<Box<str>>,
+    /// The latest value of `until`.
+    latest: Instant,
     /// The keys with a compacted version that is kept for `revision`, at most one for each key, and the size of its
     /// body.
     kept: HashMap<Arc<str>, usize>,
@@ -42,25 +45,22 @@ impl Pins {
         self.pins.iter().any(|pin| pin.revision == revision && prefix.starts_with(&*pin.prefix))
     }
 
-    /// Pins the revision of a list that has more pages after the one that begins at `start`. The revision must be
+    /// Pins the revision of a list that has more pages. It is the current one if the list begins, and it must be
     /// readable.
-    pub(super) fn pin_list(&mut self, revision: Revision, prefix: &str, start: Option<&str>, now: Instant) {
-        let until = now + BETWEEN_PAGES;
+    pub(super) fn pin_list(&mut self, revision: Revision, prefix: &str, begins: bool, now: Instant) {
         if let Some(pin) = self.find(revision, prefix) {
-            // A list that begins reads the current revision.
-            if start.is_none() {
-                pin.until = until;
-            } else if start > pin.furthest.as_deref() {
-                (pin.until, pin.furthest) = (until, start.map(Box::from));
+            if begins {
+                pin.latest = now + LONGEST;
             }
+            pin.until = pin.latest.min(now + BETWEEN_PAGES);
             return;
         }
         if self.pins.len() >= MAX_PINS {
             let oldest = self.remove_oldest();
             self.released.extend(oldest);
         }
-        let (prefix, furthest) = (prefix.into(), start.map(Box::from));
-        self.pins.push(Pin { revision, prefix, until, furthest, kept: HashMap::new(), bytes: 0 });
+        let (until, latest) = (now + BETWEEN_PAGES, now + LONGEST);
+        self.pins.push(Pin { revision, prefix: prefix.into(), until, latest, kept: HashMap::new(), bytes: 0 });
     }
 
     /// Shortens the pin of a completed list. It is not extended by reading the last page again.

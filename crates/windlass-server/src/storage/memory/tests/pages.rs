@@ -1,7 +1,7 @@
 //! Tests of paged lists whose revision is compacted in between.
 
 use super::{
-    super::pins::{AFTER_LAST_PAGE, BETWEEN_PAGES},
+    super::pins::{AFTER_LAST_PAGE, BETWEEN_PAGES, LONGEST},
     *,
 };
 
@@ -76,21 +76,47 @@ async fn page_that_is_not_continued_expires() {
     let storage = store(FORGETFUL).await;
     let at = storage.range(RangeQuery::prefix("/a/").limit(2)).await.unwrap().revision;
     churn(&storage).await;
-    for start in [2, 3] {
-        time::advance(BETWEEN_PAGES.checked_sub(Duration::from_secs(1)).unwrap()).await;
-        churn(&storage).await;
-        storage.range(page(at, start, 2)).await.unwrap();
-    }
-    // Reading a page again does not count.
     time::advance(BETWEEN_PAGES.checked_sub(Duration::from_secs(1)).unwrap()).await;
-    for start in [2, 3] {
-        storage.range(page(at, start, 2)).await.unwrap();
-    }
-    time::advance(Duration::from_secs(1)).await;
+    churn(&storage).await;
+    storage.range(page(at, 2, 2)).await.unwrap();
+    time::advance(BETWEEN_PAGES).await;
     let live = storage.range(RangeQuery::default()).await.unwrap().values.len();
     write(&storage, "/b/2", b"1", 1).await;
-    assert!(is_compacted(&storage.range(page(at, 3, 2)).await));
+    assert!(is_compacted(&storage.range(page(at, 2, 2)).await));
     assert_eq!(versions(&storage), live + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_that_takes_too_long_expires() {
+    let storage = store(FORGETFUL).await;
+    let first = RangeQuery::prefix("/a/").limit(2);
+    let at = storage.range(first.clone()).await.unwrap().revision;
+    time::advance(Duration::from_mins(1)).await;
+    // Another list of the same revision begins.
+    assert_eq!(storage.range(first.clone()).await.unwrap().revision, at);
+    let begun = time::Instant::now();
+    churn(&storage).await;
+    while begun.elapsed() < LONGEST {
+        // Neither a page that is read again nor one that has no start is the begin of a list.
+        for query in [page(at, 2, 2), first.clone().at(at)] {
+            storage.range(query).await.unwrap();
+        }
+        time::advance(Duration::from_secs(20)).await;
+        churn(&storage).await;
+    }
+    assert!(is_compacted(&storage.range(page(at, 2, 2)).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn end_of_a_list_does_not_end_another_of_the_same_revision() {
+    let storage = store(FORGETFUL).await;
+    let at = storage.range(RangeQuery::prefix("/a/").limit(2)).await.unwrap().revision;
+    churn(&storage).await;
+    storage.range(page(at, 4, 10)).await.unwrap();
+    storage.range(page(at, 2, 2)).await.unwrap();
+    time::advance(2 * AFTER_LAST_PAGE).await;
+    churn(&storage).await;
+    storage.range(page(at, 4, 2)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
