@@ -23,7 +23,7 @@ pub(crate) struct Negotiation {
     json_only: Arc<Mutex<HashSet<GroupResource>>>,
 }
 
-/// Whether protobuf has all that is in the body of a request.
+/// Tells if protobuf can carry the body of a request without loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encodable {
     /// The body is an object of a type with the fields of its kind.

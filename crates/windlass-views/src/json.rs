@@ -1,6 +1,6 @@
 //! Positions in JSON text: the members of objects, the items of lists, and scalars.
 //!
-//! Nothing is parsed that is not read. Skipped values are only searched for their end, 64 bytes at a time. Each function
+//! Only the values that are read are parsed. Others are only searched for their end, 64 bytes at a time. Each function
 //! returns an error if the text that it passes is not JSON; it does not detect damage within skipped values.
 
 use std::{borrow::Cow, cell::RefCell};
