@@ -20,8 +20,8 @@
 //! - `PATCH/json`, `PATCH/merge`, `PATCH/strategic`, `PATCH/apply` set the Content-Type. Other bodies are JSON unless a
 //!   header overrides it.
 //! - `< name = path` stores a value of the response (for `READ`: of the last event) for `{name}` in later steps.
-//! - `< until path=value`, `< until path~part`, `< until 200` repeats the request until the condition is true. Only the
-//!   last response is compared.
+//! - `< until path=value`, `< until path~part`, `< until 200` repeats the request until the condition is true, or
+//!   all conditions. Only the last response is compared.
 //! - `< flow` compares the FlowSchema and the priority level of the request, from the headers of the response.
 //!   `< until flow name` repeats the request until it belongs to that FlowSchema.
 //! - `< only path` compares only that part of the body; it can be repeated. `< mask path` hides a value.
@@ -53,7 +53,8 @@ pub(crate) struct Step {
     pub(crate) act: Act,
     /// Names, and the paths of their values in the response.
     pub(crate) takes: Vec<(String, Path)>,
-    pub(crate) until: Option<Until>,
+    /// The conditions on the response before the next step. All must be true.
+    pub(crate) until: Vec<Until>,
     /// The FlowSchema and the priority level are compared.
     pub(crate) flow: bool,
     /// The compared parts of the body. Empty to compare the whole body.
@@ -85,7 +86,7 @@ pub(crate) enum Amount {
     End,
 }
 
-/// The condition on the response before the next step.
+/// A condition on the response.
 #[derive(Clone, Debug)]
 pub(crate) enum Until {
     Status(u16),
@@ -130,7 +131,7 @@ fn step(lines: &[(usize, &str)]) -> Result<Step, String> {
     let title = lines[0].1;
     let mut headers = Vec::new();
     let mut body = Vec::new();
-    let (mut takes, mut until, mut only, mut masks) = (Vec::new(), None, Vec::new(), Vec::new());
+    let (mut takes, mut until, mut only, mut masks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut flow = false;
     for (_, line) in &lines[1..] {
         if let Some(header) = line.strip_prefix("> ") {
@@ -140,9 +141,10 @@ fn step(lines: &[(usize, &str)]) -> Result<Step, String> {
             if rule == "flow" {
                 flow = true;
             } else if let Some(name) = rule.strip_prefix("until flow ") {
-                (until, flow) = (Some(Until::Flow(name.to_owned())), true);
+                until.push(Until::Flow(name.to_owned()));
+                flow = true;
             } else if let Some(condition) = rule.strip_prefix("until ") {
-                until = Some(match (condition.split_once('~'), condition.rsplit_once('=')) {
+                until.push(match (condition.split_once('~'), condition.rsplit_once('=')) {
                     (Some((path, part)), _) => Until::Part(Path::parse(path)?, part.to_owned()),
                     (None, Some((path, value))) => Until::Value(Path::parse(path)?, value.to_owned()),
                     (None, None) => Until::Status(condition.parse().map_err(|_| format!("no status: {condition}"))?),
@@ -209,7 +211,7 @@ mod tests {
     #[test]
     fn a_file_is_cases_and_a_case_is_steps() {
         let text = "# a file\n\n=== one\n# why\nPATCH/merge /a?b=c\n> Accept: x\n{\"a\":\n1}\n< rv = metadata.resourceVersion\n\n\
-                    WATCH w /a\n\nREAD w bookmark\n\n=== two\nGET /b\n< until 200\n< only kind\n\n\
+                    WATCH w /a\n\nREAD w bookmark\n\n=== two\nGET /b\n< until 200\n< until a=b\n< only kind\n\n\
                     GET /c\n< until message~a=b\n\nGET /d\n< until flow a=b\n\nGET /e\n< flow\n";
         let cases = parse(text).unwrap();
         assert_eq!(cases.iter().map(|case| &*case.name).collect::<Vec<_>>(), ["one", "two"]);
@@ -217,9 +219,9 @@ mod tests {
         assert_eq!((request.method.as_str(), &*request.path, &*request.body), ("PATCH", "/a?b=c", "{\"a\":\n1}"));
         assert_eq!(request.headers[1].1, "application/merge-patch+json");
         assert!(matches!(&cases[0].steps[2].act, Act::Read { amount: Amount::Bookmark, .. }));
-        assert!(matches!(cases[1].steps[0].until, Some(Until::Status(200))));
-        assert!(matches!(&cases[1].steps[1].until, Some(Until::Part(_, part)) if part == "a=b"));
-        assert!(matches!(&cases[1].steps[2].until, Some(Until::Flow(name)) if name == "a=b"));
+        assert!(matches!(cases[1].steps[0].until[..], [Until::Status(200), Until::Value(..)]));
+        assert!(matches!(&cases[1].steps[1].until[..], [Until::Part(_, part)] if part == "a=b"));
+        assert!(matches!(&cases[1].steps[2].until[..], [Until::Flow(name)] if name == "a=b"));
         assert_eq!(cases[1].steps.iter().map(|step| step.flow).collect::<Vec<_>>(), [false, false, true, true]);
     }
 

@@ -151,13 +151,8 @@ impl Player<'_> {
         let (seen, flow) = loop {
             let seen = self.act(&step.act).await?;
             let flow = if step.flow { Some(flow::names(self.client, &seen).await?) } else { None };
-            if let Some(Until::Flow(wanted)) = &step.until {
-                let wanted = self.replace(wanted);
-                let schema = flow.as_deref().and_then(|flow| flow.split(' ').next());
-                if schema == Some(&*wanted) {
-                    break (seen, flow);
-                }
-            } else if step.until.as_ref().is_none_or(|until| until.holds(&seen, |wanted| self.replace(wanted))) {
+            let schema = flow.as_deref().and_then(|flow| flow.split(' ').next());
+            if step.until.iter().all(|until| until.holds(&seen, schema, |wanted| self.replace(wanted))) {
                 break (seen, flow);
             }
             if Instant::now() > deadline {
@@ -347,8 +342,9 @@ impl Seen {
 }
 
 impl Until {
-    fn holds(&self, seen: &Seen, fill: impl Fn(&str) -> String) -> bool {
+    fn holds(&self, seen: &Seen, schema: Option<&str>, fill: impl Fn(&str) -> String) -> bool {
         match (self, seen) {
+            (Self::Flow(wanted), _) => schema == Some(&*fill(wanted)),
             (Self::Status(wanted), Seen::Response { head, .. } | Seen::Opened { head }) => head.status == *wanted,
             (Self::Value(path, wanted), seen) => {
                 let (path, wanted) = (path.filled(&fill), fill(wanted));
