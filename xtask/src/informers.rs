@@ -9,7 +9,10 @@ mod part;
 mod plot;
 mod replay;
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use self::{contender::Programs, part::PARTS, replay::Replay};
 use crate::{
@@ -27,6 +30,9 @@ pub(crate) struct Options {
     /// How many rounds to run for each client; the figures are medians
     #[arg(long, default_value_t = 3)]
     rounds: usize,
+    /// The `windlass-bench` to use; by default it is built
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) bench: Option<PathBuf>,
 }
 
 /// Builds and runs all programs, prints a table for each part and draws the plot. `bench` is the built

@@ -189,8 +189,14 @@ pub(crate) fn run(part: &Part) -> Result {
         }
         Part::BenchQueue => bench_queue(),
         Part::BenchInformer(options) => {
-            dist_build(&["windlass-bench"])?;
-            informers::run(&bench_program(), options)
+            let bench = match &options.bench {
+                Some(bench) => bench.clone(),
+                None => {
+                    dist_build(&["windlass-bench"])?;
+                    bench_program()
+                }
+            };
+            informers::run(&bench, options)
         }
         Part::BenchReconcile(options) => {
             dist_build(&["windlass-cli", "windlass-bench"])?;
