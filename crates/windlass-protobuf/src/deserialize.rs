@@ -13,7 +13,7 @@ use serde::{
 
 pub(crate) use self::path::value_at;
 use self::{
-    node::Node,
+    node::Slot,
     value::{Place, Value},
 };
 use crate::{
@@ -22,6 +22,9 @@ use crate::{
     table::{Form, Item, Message},
     wire::Span,
 };
+
+/// The number of members of a head.
+const HEAD: usize = 2;
 
 /// The error of a visitor has no place; the access to the field that contains the value adds it. It is small, because
 /// all functions return it.
@@ -34,11 +37,15 @@ enum Cause {
     Unplaced(String),
 }
 
+/// Members of the outermost object before those of its message: kind and API version.
+pub(crate) type Head<'de> = [(&'static str, &'de str); 2];
+
 /// The stacks of the messages that are being read.
 struct State<'de> {
     found: Occurrences<'de>,
     /// The messages around the embedded messages that are being read.
     outer: Vec<Frame>,
+    head: Option<Head<'de>>,
     /// Fields that Kubernetes 1.`minor` does not have are ignored.
     minor: u32,
 }
@@ -47,11 +54,11 @@ struct State<'de> {
 #[derive(Debug)]
 struct Frame {
     message: &'static Message,
-    /// The next field.
-    index: usize,
+    /// The fields that are in the JSON in any case, from the next one on.
+    written: &'static [u16],
     /// The fields that were not read yet.
     rest: Entries,
-    depth: usize,
+    depth: u16,
     /// The length of the stack of entries without this message.
     base: usize,
 }
@@ -62,15 +69,16 @@ struct Members<'s, 'de> {
     frame: Frame,
     /// The number of frames in `outer` that are not of this object.
     outer: usize,
-    /// Members before those of the message.
-    head: &'s [(&'static str, &'de str)],
+    /// The number of read members of the head.
+    head: usize,
     /// The value of the last key.
-    next: Option<Next<'de>>,
+    next: Next<'de>,
 }
 
 enum Next<'de> {
+    None,
     Head(&'de str),
-    Node(Node, Place, Mark),
+    Slot(Slot),
 }
 
 /// The lengths of the stacks before a value.
@@ -80,28 +88,33 @@ struct Mark {
     pairs: usize,
 }
 
-/// Deserializes a message, which is a part of the input. The members in `head` come first.
+/// Deserializes a message, which is a part of the input. The members of the head come first.
 pub(crate) fn deserialize<'de, T: Deserialize<'de>>(
     message: &'static Message,
-    head: &[(&'static str, &'de str)],
+    head: Option<Head<'de>>,
     input: &'de [u8],
     span: Span,
     minor: u32,
 ) -> Result<T, Error> {
-    let mut state = State { found: Occurrences::new(input, span), outer: Vec::new(), minor };
-    let place = Place { message, field: None, offset: span.start };
-    let node = Node::Message { message, parts: 0..1, depth: 0 };
-    T::deserialize(Value { state: &mut state, node, head, place }).map_err(|fault| fault.at(place).into_error())
+    let mut state = State { found: Occurrences::new(input, span), outer: Vec::new(), head, minor };
+    let slot = Slot::root(message);
+    let value = T::deserialize(Value { state: &mut state, slot: &slot });
+    value.map_err(|fault| fault.at(state.place(&slot)).into_error())
 }
 
 impl Fault {
     /// Adds the place, if the error has none.
     fn at(mut self, place: Place) -> Self {
+        self.add(place);
+        self
+    }
+
+    #[cold]
+    fn add(&mut self, place: Place) {
         if let Cause::Unplaced(text) = &mut *self.0 {
             let text = Cow::Owned(std::mem::take(text));
             *self.0 = Cause::Placed(problem(place.message, place.field, place.offset as usize, text));
         }
-        self
     }
 
     fn into_error(self) -> Error {
@@ -147,54 +160,72 @@ impl State<'_> {
         self.found.pairs.truncate(mark.pairs);
     }
 
-    /// Opens a message.
-    fn frame(&mut self, message: &'static Message, parts: Entries, depth: usize) -> Result<Frame, Error> {
-        let base = self.found.entries.len();
-        let rest = self.found.collect(message, parts, depth)?;
-        Ok(Frame { message, index: 0, rest, depth, base })
+    /// Returns the place of a value, for errors.
+    #[cold]
+    fn place(&self, slot: &Slot) -> Place {
+        let first = self.found.entries.get(slot.start as usize).filter(|_| slot.start < slot.end);
+        let offset = first.map_or(0, |entry| entry.span.start);
+        Place { message: slot.message, field: slot.field.map(|field| field.name), offset }
     }
 }
 
 impl Frame {
+    /// Creates the frame of a message before its fields are collected.
+    fn new(message: &'static Message, depth: u16, base: usize) -> Self {
+        Self { message, written: &message.written, rest: base..base, depth, base }
+    }
+
+    /// Collects the fields of the message.
+    fn open(&mut self, state: &mut State<'_>, parts: Entries) -> Result<(), Error> {
+        self.rest = state.found.collect(self.message, parts, self.depth.into())?;
+        Ok(())
+    }
+
     /// Returns the index of the next field that the JSON object has, and the occurrences of the field.
     fn next(&mut self, state: &State<'_>) -> Option<(usize, Entries)> {
         loop {
-            let (index, first) = (self.index, self.rest.start);
-            let field = self.message.fields.get(index)?;
-            self.index += 1;
-            let mut at = first;
-            while at < self.rest.end && usize::from(state.found.entries[at].field) == index {
-                at += 1;
+            // After the end, the fields are no longer on the stack.
+            let rest = state.found.entries.get(self.rest.clone()).unwrap_or_default();
+            let index = match (rest.first(), self.written.first()) {
+                (Some(entry), Some(written)) => entry.field.min(*written),
+                (Some(entry), None) => entry.field,
+                (None, Some(written)) => *written,
+                (None, None) => return None,
+            };
+            if self.written.first() == Some(&index) {
+                self.written = &self.written[1..];
             }
-            self.rest.start = at;
-            let is_there = (first < at || field.is_always_written) && field.minors.contains(&state.minor);
-            let is_omitted = field.form == Form::Value && field.omit_empty && state.found.is_empty(field, first..at);
-            if is_there && !is_omitted {
-                return Some((index, first..at));
+            let count = rest.iter().take_while(|entry| entry.field == index).count();
+            let found = self.rest.start..self.rest.start + count;
+            self.rest.start = found.end;
+            let index = usize::from(index);
+            let field = &self.message.fields[index];
+            let is_omitted =
+                field.form == Form::Value && field.omit_empty && state.found.is_empty(field, found.clone());
+            if field.minors.contains(&state.minor) && !is_omitted {
+                return Some((index, found));
             }
         }
     }
 }
 
 impl<'s, 'de> Members<'s, 'de> {
-    fn new(
-        state: &'s mut State<'de>,
-        head: &'s [(&'static str, &'de str)],
-        message: &'static Message,
-        parts: Entries,
-        depth: usize,
-    ) -> Result<Self, Error> {
-        let frame = state.frame(message, parts, depth)?;
-        let outer = state.outer.len();
-        Ok(Self { state, frame, outer, head, next: None })
+    fn new(state: &'s mut State<'de>, message: &'static Message, depth: u16) -> Self {
+        let head = if depth == 0 { 0 } else { HEAD };
+        let (outer, base) = (state.outer.len(), state.found.entries.len());
+        Self { state, frame: Frame::new(message, depth, base), outer, head, next: Next::None }
     }
 
     /// Returns the key of the next member, whose value is then in `next`.
     fn key(&mut self) -> Result<Option<&'static str>, Error> {
-        if let Some(((name, value), rest)) = self.head.split_first() {
-            self.head = rest;
-            self.next = Some(Next::Head(value));
-            return Ok(Some(name));
+        if self.head < HEAD {
+            self.head += 1;
+            if let Some(head) = self.state.head {
+                let (name, value) = head[self.head - 1];
+                self.next = Next::Head(value);
+                return Ok(Some(name));
+            }
+            self.head = HEAD;
         }
         loop {
             let Some((index, found)) = self.frame.next(self.state) else {
@@ -211,20 +242,17 @@ impl<'s, 'de> Members<'s, 'de> {
             let (message, depth) = (self.frame.message, self.frame.depth);
             let field = &message.fields[index];
             if let (Form::Embedded, Item::Message(inner)) = (field.form, field.item) {
-                let inner = self.state.frame(inner.get(), found, depth + 1)?;
+                let mut inner = Frame::new(inner.get(), depth + 1, self.state.found.entries.len());
+                inner.open(self.state, found)?;
                 self.state.outer.push(std::mem::replace(&mut self.frame, inner));
                 continue;
             }
-            let mark = self.state.mark();
-            let start = self.state.found.entries.get(found.start).filter(|_| !found.is_empty());
-            let place = Place { message, field: Some(field.name), offset: start.map_or(0, |entry| entry.span.start) };
-            let node = self.state.node(message, field, found, depth)?;
-            // A zero time.
-            if field.omit_zero && matches!(node, Node::Null | Node::NoTime) {
-                self.state.reset(mark);
+            let slot = Slot::member(message, field, found, depth);
+            if field.omit_zero && self.state.is_null(&slot)? {
+                // A zero time.
                 continue;
             }
-            self.next = Some(Next::Node(node, place, mark));
+            self.next = Next::Slot(slot);
             return Ok(Some(field.name));
         }
     }
@@ -241,16 +269,23 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Fault> {
-        match self.next.take() {
-            Some(Next::Head(text)) => seed
-                .deserialize(BorrowedStrDeserializer::new(text))
-                .map_err(|fault: Fault| fault.at(Place { message: self.frame.message, field: None, offset: 0 })),
-            Some(Next::Node(node, place, mark)) => {
-                let value = seed.deserialize(Value { state: self.state, node, head: &[], place });
-                self.state.reset(mark);
-                value.map_err(|fault| fault.at(place))
+        let slot = match &self.next {
+            Next::Slot(slot) => slot,
+            Next::Head(text) => {
+                return seed
+                    .deserialize(BorrowedStrDeserializer::new(text))
+                    .map_err(|fault: Fault| fault.at(Place { message: self.frame.message, field: None, offset: 0 }));
             }
-            None => Err(serde::de::Error::custom("a value was requested before its key")),
+            Next::None => return Err(serde::de::Error::custom("a value was requested before its key")),
+        };
+        let mark = self.state.mark();
+        let mut value = seed.deserialize(Value { state: self.state, slot });
+        self.state.reset(mark);
+        // Values are large, so the error is changed in place.
+        if let Err(fault) = &mut value {
+            fault.add(self.state.place(slot));
         }
+        self.next = Next::None;
+        value
     }
 }

@@ -177,7 +177,8 @@ pub fn to_json_for(value: &[u8], minor: u32) -> Result<Vec<u8>, Error> {
 pub fn from_protobuf<'de, T: Deserialize<'de>>(value: &'de [u8]) -> Result<T, Error> {
     let Envelope { api_version, kind, raw } = Envelope::read(value)?;
     let message = message_of(api_version, kind)?;
-    deserialize::deserialize(message, &[("kind", kind), ("apiVersion", api_version)], value, raw, NEWEST_MINOR)
+    let head = [("kind", kind), ("apiVersion", api_version)];
+    deserialize::deserialize(message, Some(head), value, raw, NEWEST_MINOR)
 }
 
 /// Deserializes protobuf with its envelope. A null that the type does not accept is decoded as the zero value, as by
@@ -238,7 +239,7 @@ impl MessageType {
             return Err(Error::TooLong { length: message.len() });
         }
         let span = Span { start: 0, end: narrow(message.len()) };
-        deserialize::deserialize(self.0, &[], message, span, NEWEST_MINOR)
+        deserialize::deserialize(self.0, None, message, span, NEWEST_MINOR)
     }
 
     /// Converts a message to a JSON object without API version and kind, for Kubernetes 1.`minor`.

@@ -66,6 +66,8 @@ pub(crate) struct Message {
     index: Vec<Option<u16>>,
     /// The names of all fields of the JSON object, including those of embedded messages.
     pub(crate) keys: Vec<&'static str>,
+    /// The indexes of the fields that are in the JSON although they are not in the message, in order.
+    pub(crate) written: Vec<u16>,
 }
 
 #[derive(Debug)]
@@ -140,6 +142,7 @@ impl Table {
                     by_number: Vec::new(),
                     index: Vec::new(),
                     keys: Vec::new(),
+                    written: Vec::new(),
                 });
             } else if let Some(line) = line.strip_prefix("kinds ") {
                 let mut words = line.split(' ');
@@ -170,6 +173,8 @@ impl Table {
             field.slot = slot;
         }
         message.keys = keys;
+        message.written =
+            (0..).zip(&message.fields).filter(|(_, field)| field.is_always_written).map(|(at, _)| at).collect();
         message.by_number = (0..).take(message.fields.len()).collect();
         message.by_number.sort_by_key(|index| message.fields[usize::from(*index)].number);
         let highest = message.fields.iter().map(|field| field.number as usize).max().unwrap_or_default();

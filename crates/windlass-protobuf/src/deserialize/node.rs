@@ -1,4 +1,4 @@
-//! The kinds of values, before they are read.
+//! The places of values, and the kinds of values, before they are read.
 
 use super::State;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     occurrences::{Entries, low, problem},
     table::{Field, Form, Item, Message, Special},
     time::{Precision, Time},
-    wire::Span,
+    wire::{Span, narrow},
 };
 
 /// The indexes of fields in the messages of special types.
@@ -17,6 +17,21 @@ const THIRD: u16 = 2;
 /// The values of `type` in an `IntOrString`.
 const INTEGER: u64 = 0;
 const STRING: u64 = 1;
+
+/// The place of a value: the field that contains it, and the field's occurrences.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub(super) message: &'static Message,
+    /// The field; `None` for the message itself.
+    pub(super) field: Option<&'static Field>,
+    /// The positions of the occurrences on the stack of entries.
+    pub(super) start: u32,
+    pub(super) end: u32,
+    /// The depth of the message.
+    depth: u16,
+    /// One item of a list or a map.
+    is_item: bool,
+}
 
 /// A value.
 #[derive(Debug)]
@@ -37,13 +52,13 @@ pub(super) enum Node {
     Message {
         message: &'static Message,
         parts: Entries,
-        depth: usize,
+        depth: u16,
     },
     List {
         message: &'static Message,
         field: &'static Field,
         items: Entries,
-        depth: usize,
+        depth: u16,
     },
     /// The entries are those between the positions `start` and `end` of the stack of pairs.
     Map {
@@ -51,43 +66,87 @@ pub(super) enum Node {
         field: &'static Field,
         start: usize,
         end: usize,
-        depth: usize,
+        depth: u16,
     },
 }
 
+impl Slot {
+    /// Returns the place of the outermost message.
+    pub(super) const fn root(message: &'static Message) -> Self {
+        Self { message, field: None, start: 0, end: 1, depth: 0, is_item: false }
+    }
+
+    /// Returns the place of a member of an object. `depth` is that of its message.
+    pub(super) fn member(message: &'static Message, field: &'static Field, found: Entries, depth: u16) -> Self {
+        // A stack has fewer entries than the input has bytes.
+        let (start, end) = (narrow(found.start), narrow(found.end));
+        Self { message, field: Some(field), start, end, depth, is_item: false }
+    }
+
+    /// Returns the place of an item of a list or a map. `depth` is that of the list or map.
+    pub(super) fn item(message: &'static Message, field: &'static Field, found: Entries, depth: u16) -> Self {
+        Self { is_item: true, ..Self::member(message, field, found, depth) }
+    }
+
+    const fn found(&self) -> Entries {
+        self.start as usize..self.end as usize
+    }
+}
+
 impl State<'_> {
-    /// Returns the value of a field. It may refer to entries that were added to the stacks.
-    pub(super) fn node(
-        &mut self,
-        message: &'static Message,
-        field: &'static Field,
-        found: Entries,
-        depth: usize,
-    ) -> Result<Node, Error> {
-        match field.form {
-            Form::Pointer | Form::List | Form::Map if found.is_empty() => Ok(Node::Null),
-            Form::List => Ok(Node::List { message, field, items: found, depth: depth + 1 }),
-            Form::Map => {
-                let start = self.found.map(message, field, found)?;
-                Ok(Node::Map { message, field, start, end: self.found.pairs.len(), depth: depth + 1 })
+    /// Reports whether a value is null in JSON.
+    pub(super) fn is_null(&mut self, slot: &Slot) -> Result<bool, Error> {
+        let Some(field) = slot.field else { return Ok(false) };
+        let has_value = slot.start < slot.end;
+        if !slot.is_item {
+            match field.form {
+                Form::Pointer | Form::List | Form::Map if !has_value => return Ok(true),
+                Form::Value if !has_value && field.item.is_nil_without_value() => return Ok(true),
+                Form::List | Form::Map => return Ok(false),
+                _ => {}
             }
-            Form::Value if found.is_empty() && field.item.is_nil_without_value() => Ok(Node::Null),
-            _ => self.item(message, field, found, depth),
         }
+        let Item::Special(special, _) = field.item else { return Ok(false) };
+        if matches!(special, Special::Quantity | Special::IntOrString | Special::Strings) {
+            return Ok(false);
+        }
+        let mark = self.mark();
+        let node = self.node(slot);
+        self.reset(mark);
+        Ok(matches!(node?, Node::Null | Node::NoTime))
+    }
+
+    /// Returns a value. It may refer to entries that were added to the stacks.
+    pub(super) fn node(&mut self, slot: &Slot) -> Result<Node, Error> {
+        let (message, found, depth) = (slot.message, slot.found(), slot.depth);
+        let Some(field) = slot.field else { return Ok(Node::Message { message, parts: found, depth }) };
+        if !slot.is_item {
+            match field.form {
+                Form::Pointer | Form::List | Form::Map if found.is_empty() => return Ok(Node::Null),
+                Form::List => return Ok(Node::List { message, field, items: found, depth: depth + 1 }),
+                Form::Map => {
+                    let start = self.found.map(message, field, found)?;
+                    return Ok(Node::Map { message, field, start, end: self.found.pairs.len(), depth: depth + 1 });
+                }
+                Form::Value if found.is_empty() && field.item.is_nil_without_value() => return Ok(Node::Null),
+                _ => {}
+            }
+        }
+        self.item(message, field, found, depth)
     }
 
     /// Returns one value; without occurrences, Go's zero value.
-    pub(super) fn item(
+    fn item(
         &mut self,
         message: &'static Message,
         field: &'static Field,
         found: Entries,
-        depth: usize,
+        depth: u16,
     ) -> Result<Node, Error> {
         let last = self.found.entries[found.clone()].last().map(|entry| entry.span);
         Ok(match field.item {
             Item::Message(inner) => Node::Message { message: inner.get(), parts: found, depth: depth + 1 },
-            Item::Special(special, inner) => self.special(special, inner.get(), found, depth + 1)?,
+            Item::Special(special, inner) => return self.special(special, inner.get(), found, depth + 1),
             Item::String => Node::Text(last.unwrap_or_default()),
             Item::Bytes => Node::Bytes(last.unwrap_or_default()),
             Item::Bool => Node::Bool(last.is_some_and(|last| self.found.varint(last) != 0)),
@@ -110,7 +169,7 @@ impl State<'_> {
         special: Special,
         message: &'static Message,
         found: Entries,
-        depth: usize,
+        depth: u16,
     ) -> Result<Node, Error> {
         // An occurrence of one of these replaces the value, also an empty one.
         let parts = match special {
@@ -120,7 +179,7 @@ impl State<'_> {
         let start = self.found.entries.get(parts.start).map_or(0, |entry| entry.span.start as usize);
         let input = self.found.input;
         let is_empty = self.found.entries[parts.clone()].iter().all(|entry| entry.span.of(input).is_empty());
-        let collected = self.found.collect(message, parts, depth)?;
+        let collected = self.found.collect(message, parts, depth.into())?;
         let list = |field: u16, items: Entries| Node::List {
             message,
             field: &message.fields[usize::from(field)],

@@ -3,8 +3,8 @@
 use serde::{Deserialize as _, de::DeserializeOwned};
 
 use super::{
-    State,
-    node::Node,
+    Frame, State,
+    node::{Node, Slot},
     value::{Place, Value},
 };
 use crate::{
@@ -22,28 +22,23 @@ pub(crate) fn value_at<T: DeserializeOwned>(
     path: &[&str],
     minor: u32,
 ) -> Result<Option<T>, Error> {
-    let mut state = State { found: Occurrences::new(input, span), outer: Vec::new(), minor };
-    let mut place = Place { message, field: None, offset: span.start };
-    let mut node = Node::Message { message, parts: 0..1, depth: 0 };
+    let mut state = State { found: Occurrences::new(input, span), outer: Vec::new(), head: None, minor };
+    let mut slot = Slot::root(message);
     for (at, key) in path.iter().enumerate() {
-        let next = match node {
-            Node::Message { message, parts, depth } => state.member(message, parts, depth, key, &mut place)?,
+        let next = match state.node(&slot)? {
+            Node::Message { message, parts, depth } => state.member(message, parts, depth, key)?,
             Node::Map { message, field, start, end, depth } => {
                 let pairs = &state.found.pairs[start..end];
-                match pairs.iter().find(|pair| pair.key.of(input) == key.as_bytes()).copied() {
-                    Some(pair) => {
-                        let base = state.found.entries.len();
-                        state.found.entries.extend(pair.value.map(|span| Entry { field: 0, span }));
-                        let found = base..state.found.entries.len();
-                        Some(state.item(message, field, found, depth)?)
-                    }
-                    None => None,
-                }
+                pairs.iter().find(|pair| pair.key.of(input) == key.as_bytes()).copied().map(|pair| {
+                    let base = state.found.entries.len();
+                    state.found.entries.extend(pair.value.map(|span| Entry { field: 0, span }));
+                    Slot::item(message, field, base..state.found.entries.len(), depth)
+                })
             }
             Node::Raw(json) => {
                 let error = |error| {
-                    let text = format!("not the expected JSON: {error}");
-                    problem(place.message, place.field, json.start as usize, text)
+                    let Place { message, field, .. } = state.place(&slot);
+                    problem(message, field, json.start as usize, format!("not the expected JSON: {error}"))
                 };
                 let value: serde_json::Value = serde_json::from_slice(json.of(input)).map_err(error)?;
                 let value = path[at..].iter().try_fold(&value, |value, key| value.get(*key));
@@ -53,12 +48,12 @@ pub(crate) fn value_at<T: DeserializeOwned>(
             _ => None,
         };
         match next {
-            Some(next) => node = next,
+            Some(next) => slot = next,
             None => return Ok(None),
         }
     }
-    Option::<T>::deserialize(Value { state: &mut state, node, head: &[], place })
-        .map_err(|fault| fault.at(place).into_error())
+    let value = Option::<T>::deserialize(Value { state: &mut state, slot: &slot });
+    value.map_err(|fault| fault.at(state.place(&slot)).into_error())
 }
 
 impl State<'_> {
@@ -67,23 +62,20 @@ impl State<'_> {
         &mut self,
         message: &'static Message,
         parts: std::ops::Range<usize>,
-        depth: usize,
+        depth: u16,
         key: &str,
-        place: &mut Place,
-    ) -> Result<Option<Node>, Error> {
-        let mut frame = self.frame(message, parts, depth)?;
+    ) -> Result<Option<Slot>, Error> {
+        let mut frame = Frame::new(message, depth, self.found.entries.len());
+        frame.open(self, parts)?;
         while let Some((index, found)) = frame.next(self) {
             let field = &message.fields[index];
             if let (Form::Embedded, Item::Message(inner)) = (field.form, field.item) {
-                let inner = self.member(inner.get(), found, depth + 1, key, place)?;
+                let inner = self.member(inner.get(), found, depth + 1, key)?;
                 if inner.is_some() {
                     return Ok(inner);
                 }
             } else if field.name == key {
-                let start = self.found.entries.get(found.start).filter(|_| !found.is_empty());
-                let offset = start.map_or(0, |entry| entry.span.start);
-                *place = Place { message, field: Some(field.name), offset };
-                return self.node(message, field, found, depth).map(Some);
+                return Ok(Some(Slot::member(message, field, found, depth)));
             }
         }
         Ok(None)

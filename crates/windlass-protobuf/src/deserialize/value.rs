@@ -6,17 +6,21 @@ use serde::{
     Deserializer,
     de::{
         DeserializeSeed, Error as _, IntoDeserializer, MapAccess, SeqAccess, Visitor,
-        value::{BorrowedStrDeserializer, MapAccessDeserializer, StringDeserializer},
+        value::{BorrowedStrDeserializer, MapAccessDeserializer, StrDeserializer, StringDeserializer},
     },
     forward_to_deserialize_any,
 };
 
-use super::{Fault, Members, State, node::Node};
+use super::{
+    Fault, Members, State,
+    node::{Node, Slot},
+};
 use crate::{
     Error, json,
     occurrences::{Entries, Entry, Pair, problem},
     quantity,
     table::{Field, Message},
+    time::{Precision, Time},
     wire::Span,
 };
 
@@ -31,12 +35,10 @@ pub(super) struct Place {
     pub(super) offset: u32,
 }
 
+/// The deserializer of a value. It is small, because visitors of optional values pass it on.
 pub(super) struct Value<'s, 'de> {
     pub(super) state: &'s mut State<'de>,
-    pub(super) node: Node,
-    /// Members before those of the message.
-    pub(super) head: &'s [(&'static str, &'de str)],
-    pub(super) place: Place,
+    pub(super) slot: &'s Slot,
 }
 
 struct Items<'s, 'de> {
@@ -45,7 +47,7 @@ struct Items<'s, 'de> {
     field: &'static Field,
     next: usize,
     end: usize,
-    depth: usize,
+    depth: u16,
 }
 
 struct Pairs<'s, 'de> {
@@ -54,7 +56,7 @@ struct Pairs<'s, 'de> {
     field: &'static Field,
     next: usize,
     end: usize,
-    depth: usize,
+    depth: u16,
 }
 
 impl<'de> Value<'_, 'de> {
@@ -72,14 +74,16 @@ impl<'de> Value<'_, 'de> {
         let mut json = serde_json::Deserializer::from_slice(span.of(self.state.found.input));
         let value = read(&mut json).and_then(|value| json.end().map(|()| value));
         value.map_err(|error| {
-            let Place { message, field, .. } = self.place;
+            let Place { message, field, .. } = self.state.place(self.slot);
             problem(message, field, span.start as usize, format!("not the expected JSON: {error}")).into()
         })
     }
 
     fn quantity(&self, span: Span) -> Result<Cow<'de, str>, Fault> {
-        let error =
-            |text: String| -> Error { problem(self.place.message, self.place.field, span.start as usize, text) };
+        let error = |text: String| -> Error {
+            let Place { message, field, .. } = self.state.place(self.slot);
+            problem(message, field, span.start as usize, text)
+        };
         let text =
             std::str::from_utf8(span.of(self.state.found.input)).map_err(|_| error("invalid UTF-8".to_owned()))?;
         let canonical = quantity::canonical(text).map_err(|reason| error(reason.to_string()))?;
@@ -124,57 +128,52 @@ fn visit_integer<'de, V: Visitor<'de>>(number: i64, visitor: V) -> Result<V::Val
     }
 }
 
-/// The fields of a message, which is a JSON object.
-struct Fields<'h, 'de> {
-    head: &'h [(&'static str, &'de str)],
-    message: &'static Message,
-    parts: Entries,
-    depth: usize,
-}
-
-// The functions below are not inlined, so that nested values take less of the stack.
+// The functions below are not inlined, so that nested values take less of the stack. Values are large, so errors are
+// changed in place.
 
 /// Visits the members of a message. All of them must be read.
 #[inline(never)]
 fn visit_message<'de, V: Visitor<'de>>(
     state: &mut State<'de>,
-    Fields { head, message, parts, depth }: Fields<'_, 'de>,
-    place: Place,
+    message: &'static Message,
+    parts: Entries,
+    depth: u16,
     visitor: V,
 ) -> Result<V::Value, Fault> {
     let (outer, mark) = (state.outer.len(), state.mark());
-    let mut members = Members::new(state, head, message, parts, depth)?;
-    let value = visitor.visit_map(&mut members);
+    let mut members = Members::new(state, message, depth);
+    members.frame.open(members.state, parts)?;
+    let mut value = visitor.visit_map(&mut members);
     let more = if value.is_ok() { members.key() } else { Ok(None) };
     // A visitor that does not read all members leaves messages open.
     state.outer.truncate(outer);
     state.reset(mark);
     match more {
-        Ok(None) => value,
-        Ok(Some(_)) => Err(Fault::custom("the object has more members")),
-        Err(error) => Err(error.into()),
+        Ok(None) => {}
+        Ok(Some(_)) => value = Err(Fault::custom("the object has more members")),
+        Err(error) => value = Err(error.into()),
     }
-    .map_err(|fault| fault.at(place))
+    value
 }
 
 /// Visits the items of a list. All of them must be read.
 #[inline(never)]
-fn visit_list<'de, V: Visitor<'de>>(mut items: Items<'_, 'de>, place: Place, visitor: V) -> Result<V::Value, Fault> {
-    let value = visitor.visit_seq(&mut items)?;
-    if items.next < items.end {
-        return Err(Fault::custom("the list has more items").at(place));
+fn visit_list<'de, V: Visitor<'de>>(mut items: Items<'_, 'de>, visitor: V) -> Result<V::Value, Fault> {
+    let mut value = visitor.visit_seq(&mut items);
+    if value.is_ok() && items.next < items.end {
+        value = Err(Fault::custom("the list has more items"));
     }
-    Ok(value)
+    value
 }
 
 /// Visits the entries of a map. All of them must be read.
 #[inline(never)]
-fn visit_pairs<'de, V: Visitor<'de>>(mut pairs: Pairs<'_, 'de>, place: Place, visitor: V) -> Result<V::Value, Fault> {
-    let value = visitor.visit_map(&mut pairs)?;
-    if pairs.next < pairs.end {
-        return Err(Fault::custom("the map has more entries").at(place));
+fn visit_pairs<'de, V: Visitor<'de>>(mut pairs: Pairs<'_, 'de>, visitor: V) -> Result<V::Value, Fault> {
+    let mut value = visitor.visit_map(&mut pairs);
+    if value.is_ok() && pairs.next < pairs.end {
+        value = Err(Fault::custom("the map has more entries"));
     }
-    Ok(value)
+    value
 }
 
 /// Visits an object whose only member is a variant of an enum.
@@ -200,50 +199,51 @@ impl<'de> Deserializer<'de> for Value<'_, 'de> {
     type Error = Fault;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        match self.node {
-            Node::Null | Node::NoTime => visitor.visit_unit(),
-            Node::Bool(value) => visitor.visit_bool(value),
-            Node::Int(number) => visit_integer(number, visitor),
-            Node::Float(number) => visit_float(number, visitor),
-            Node::Text(span) => visit_text(self.text(span), visitor),
-            Node::Bytes(span) => {
+        match self.state.node(self.slot) {
+            Err(error) => Err(error.into()),
+            Ok(Node::Null | Node::NoTime) => visitor.visit_unit(),
+            Ok(Node::Bool(value)) => visitor.visit_bool(value),
+            Ok(Node::Int(number)) => visit_integer(number, visitor),
+            Ok(Node::Float(number)) => visit_float(number, visitor),
+            Ok(Node::Text(span)) => visit_text(self.text(span), visitor),
+            Ok(Node::Bytes(span)) => {
                 let mut text = Vec::new();
                 json::bytes(&mut text, span.of(self.state.found.input));
                 visitor.visit_str(unquoted(&text))
             }
-            Node::Quantity(None) => visitor.visit_borrowed_str("0"),
-            Node::Quantity(Some(span)) => visit_text(self.quantity(span)?, visitor),
-            Node::Time(time, precision) => {
-                let mut text = Vec::with_capacity(32);
-                time.write(&mut text, precision);
-                visitor.visit_str(unquoted(&text))
-            }
-            Node::Raw(span) => self.raw(span, |json| json.deserialize_any(visitor)),
-            Node::Message { message, parts, depth } => {
-                let fields = Fields { head: self.head, message, parts, depth };
-                visit_message(self.state, fields, self.place, visitor)
-            }
-            Node::List { message, field, items, depth } => {
+            Ok(Node::Quantity(None)) => visitor.visit_borrowed_str("0"),
+            Ok(Node::Quantity(Some(span))) => visit_text(self.quantity(span)?, visitor),
+            Ok(Node::Time(time, precision)) => visitor.visit_str(unquoted(&time_text(time, precision))),
+            Ok(Node::Raw(span)) => self.raw(span, |json| json.deserialize_any(visitor)),
+            Ok(Node::Message { message, parts, depth }) => visit_message(self.state, message, parts, depth, visitor),
+            Ok(Node::List { message, field, items, depth }) => {
                 let (next, end) = (items.start, items.end);
-                visit_list(Items { state: self.state, message, field, next, end, depth }, self.place, visitor)
+                visit_list(Items { state: self.state, message, field, next, end, depth }, visitor)
             }
-            Node::Map { message, field, start, end, depth } => {
-                visit_pairs(Pairs { state: self.state, message, field, next: start, end, depth }, self.place, visitor)
+            Ok(Node::Map { message, field, start, end, depth }) => {
+                visit_pairs(Pairs { state: self.state, message, field, next: start, end, depth }, visitor)
             }
         }
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-        match self.node {
-            Node::Null | Node::NoTime => visitor.visit_none(),
-            _ => visitor.visit_some(self),
-        }
+        if self.state.is_null(self.slot)? { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Fault> {
-        if let (Node::NoTime, "Time" | "MicroTime") = (&self.node, name) {
-            // The type of a required field, which does not take null.
-            return visitor.visit_newtype_struct(BorrowedStrDeserializer::<Fault>::new(ZERO_TIME));
+        if let "Time" | "MicroTime" = name {
+            let mark = self.state.mark();
+            let node = self.state.node(self.slot)?;
+            self.state.reset(mark);
+            match node {
+                // The type of a required field does not take null.
+                Node::NoTime => return visitor.visit_newtype_struct(StrDeserializer::<Fault>::new(ZERO_TIME)),
+                Node::Time(time, precision) => {
+                    let text = time_text(time, precision);
+                    return visitor.visit_newtype_struct(StrDeserializer::<Fault>::new(unquoted(&text)));
+                }
+                _ => {}
+            }
         }
         visitor.visit_newtype_struct(self)
     }
@@ -254,16 +254,15 @@ impl<'de> Deserializer<'de> for Value<'_, 'de> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Fault> {
-        match self.node {
+        match self.state.node(self.slot)? {
             Node::Text(span) => visitor.visit_enum(self.text(span).into_deserializer()),
             Node::Raw(span) => self.raw(span, |json| json.deserialize_enum(name, variants, visitor)),
             Node::Message { message, parts, depth } => {
-                let fields = Fields { head: self.head, message, parts, depth };
-                visit_message(self.state, fields, self.place, OfVariant { name, variants, visitor })
+                visit_message(self.state, message, parts, depth, OfVariant { name, variants, visitor })
             }
             Node::Map { message, field, start, end, depth } => {
                 let pairs = Pairs { state: self.state, message, field, next: start, end, depth };
-                visit_pairs(pairs, self.place, OfVariant { name, variants, visitor })
+                visit_pairs(pairs, OfVariant { name, variants, visitor })
             }
             _ => Err(Fault::custom(format_args!("the value is not a variant of {name}"))),
         }
@@ -288,13 +287,14 @@ impl<'de> SeqAccess<'de> for Items<'_, 'de> {
             return Ok(None);
         }
         self.next += 1;
-        let offset = self.state.found.entries[at].span.start;
-        let place = Place { message: self.message, field: Some(self.field.name), offset };
+        let slot = Slot::item(self.message, self.field, at..at + 1, self.depth);
         let mark = self.state.mark();
-        let node = self.state.item(self.message, self.field, at..at + 1, self.depth)?;
-        let value = seed.deserialize(Value { state: self.state, node, head: &[], place });
+        let value = match seed.deserialize(Value { state: self.state, slot: &slot }) {
+            Ok(value) => Ok(Some(value)),
+            Err(fault) => Err(fault.at(self.state.place(&slot))),
+        };
         self.state.reset(mark);
-        value.map(Some).map_err(|fault| fault.at(place))
+        value
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -321,19 +321,27 @@ impl<'de> MapAccess<'de> for Pairs<'_, 'de> {
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Fault> {
         let Pair { key, value } = self.state.found.pairs[self.next];
         self.next += 1;
-        let place = Place { message: self.message, field: Some(self.field.name), offset: value.unwrap_or(key).start };
         let mark = self.state.mark();
         self.state.found.entries.extend(value.map(|span| Entry { field: 0, span }));
-        let found = mark.entries..self.state.found.entries.len();
-        let node = self.state.item(self.message, self.field, found, self.depth)?;
-        let value = seed.deserialize(Value { state: self.state, node, head: &[], place });
+        let slot = Slot::item(self.message, self.field, mark.entries..self.state.found.entries.len(), self.depth);
+        let mut value = seed.deserialize(Value { state: self.state, slot: &slot });
+        if let Err(fault) = &mut value {
+            let place = self.state.place(&slot);
+            fault.add(if slot.start < slot.end { place } else { Place { offset: key.start, ..place } });
+        }
         self.state.reset(mark);
-        value.map_err(|fault| fault.at(place))
+        value
     }
 
     fn size_hint(&self) -> Option<usize> {
         Some(self.end - self.next)
     }
+}
+
+fn time_text(time: Time, precision: Precision) -> Vec<u8> {
+    let mut text = Vec::with_capacity(32);
+    time.write(&mut text, precision);
+    text
 }
 
 /// Returns the content of a string that was written as JSON without escapes.
