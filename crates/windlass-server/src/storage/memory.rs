@@ -1,4 +1,4 @@
-//! The memory backend: an ordered map with every version of each key, and a log with the events of the retained
+//! The memory backend: an ordered map with every version of each key, which counts the keys of a range, and a log with the events of the retained
 //! history.
 //!
 //! It has no background task: commits trigger compaction and the deletion of expired values, and an idle store does
@@ -26,7 +26,7 @@ use self::{
     log::{Log, Watcher},
 };
 use super::{
-    Change, CommitError, Committed, Delivery, EventStream, Expect, Lifetimes, Range, RangeQuery, Revision, Storage,
+    Change, CommitError, Committed, Delivery, EventStream, Expect, KeyEntry, KeyMap, Lifetimes, Range, RangeQuery, Revision, Storage,
     StorageError, StorageEvent, StoredValue,
     mailbox::{Capacity, Closed, Discarded},
 };
@@ -227,38 +227,51 @@ impl Store {
         let first = query.start.as_deref().map_or(query.prefix.as_str(), |start| start.max(query.prefix.as_str()));
         let limit = query.limit.unwrap_or(usize::MAX);
         let mut range = Range { revision: Revision(0), values: Vec::new(), remaining: 0 };
-        let mut at = query.at;
-        let mut next: Option<Arc<str>> = None;
+        let (mut at, mut last) = (query.at, None::<Arc<str>>);
+        let mut known = None;
         loop {
             let index = self.index.read();
             let revision = index.readable_below(&query.prefix, at)?;
-            if next.is_none() {
+            if range.revision == Revision(0) {
                 check(revision)?;
+                range.revision = revision;
+                at = Some(revision);
+                if query.at.is_some() && query.limit.is_some() {
+                    known = index.pins().count_from(revision, &query.prefix, first);
+                }
             }
-            let from = next.as_deref().map_or(Bound::Included(first), Bound::Excluded);
-            let page = Page { from, prefix: &query.prefix, at: revision, keys: keys_per_lock };
-            let last = index.visit(&page, |value| {
-                if range.values.len() < limit {
-                    range.values.push(value.clone());
+            let mut is_complete = false;
+            if range.values.len() < limit {
+                let page = page_from(last.as_deref(), first, &query.prefix, revision, keys_per_lock);
+                let visited = index.visit(&page, limit, &mut range.values);
+                is_complete = visited.is_none();
+                last = visited;
+            }
+            if !is_complete && range.values.len() >= limit {
+                if let Some(known) = known {
+                    range.remaining = known.saturating_sub(range.values.len() as u64);
+                    is_complete = true;
                 } else {
-                    range.remaining += 1;
-                }
-            });
-            range.revision = revision;
-            at = Some(revision);
-            match last {
-                Some(last) => next = Some(last),
-                None if range.remaining > 0 => {
-                    index.pins().pin_list(revision, &query.prefix, query.at.is_none(), Instant::now());
-                    return Ok(range);
-                }
-                None => {
-                    if query.at.is_some() && query.limit.is_some() {
-                        index.pins().shorten_pin(revision, &query.prefix, Instant::now());
-                    }
-                    return Ok(range);
+                    let page = page_from(last.as_deref(), first, &query.prefix, revision, keys_per_lock);
+                    let counted = index.count(&page, &mut range.remaining);
+                    is_complete = counted.is_none();
+                    last = counted;
                 }
             }
+            if !is_complete {
+                continue;
+            }
+            let mut pins = index.pins();
+            if range.remaining > 0 {
+                pins.pin_list(revision, &query.prefix, query.at.is_none(), Instant::now());
+                if let Some(value) = range.values.last() {
+                    pins.record_count(revision, &query.prefix, &value.key, range.remaining);
+                }
+            } else if query.at.is_some() && query.limit.is_some() {
+                pins.shorten_pin(revision, &query.prefix, Instant::now());
+            }
+            drop(pins);
+            return Ok(range);
         }
     }
 
@@ -318,7 +331,7 @@ impl Store {
             let created = previous.as_ref().map_or(revision, |previous| previous.created);
             StoredValue { key: Arc::clone(&key), body, created, modified: revision, is_stale: false }
         });
-        index.put(&key, value.clone().map_or(Version::Deleted(revision), Version::Live));
+        index.put(Version::of(&key, value.clone(), revision));
         let committed = Committed { revision, value: value.clone(), previous: previous.clone() };
         let mut log = self.log.lock();
         let event = Delivery::complete(StorageEvent { revision, key, current: value, previous });
@@ -377,6 +390,11 @@ impl Store {
             }
         }
     }
+}
+
+/// Returns the page after the last visited key, or from the first key.
+fn page_from<'a>(last: Option<&'a str>, first: &'a str, prefix: &'a str, at: Revision, keys: usize) -> Page<'a> {
+    Page { from: last.map_or(Bound::Included(first), Bound::Excluded), prefix, at, keys }
 }
 
 impl Drop for Store {

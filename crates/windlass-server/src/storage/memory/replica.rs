@@ -84,7 +84,7 @@ impl Replica {
                     Delivery::Event { event, completes } => self.put_event(&mut index, event, completes),
                     Delivery::Unreadable { key, revision, completes, reason } => {
                         let key = index.shared_key(&key);
-                        index.put(&key, Version::Deleted(revision));
+                        index.put(Version::of(&key, None, revision));
                         self.shared.unreadable.lock().insert(&key, revision, &reason);
                         Delivery::Unreadable { key, revision, completes, reason }
                     }
@@ -125,7 +125,7 @@ impl Replica {
         let key = index.shared_key(&key);
         let previous = index.latest(&key).cloned();
         let current = current.map(|value| StoredValue { key: Arc::clone(&key), ..value });
-        index.put(&key, current.clone().map_or(Version::Deleted(revision), Version::Live));
+        index.put(Version::of(&key, current.clone(), revision));
         if let Some(reason) = self.shared.unreadable.lock().replace(&key, revision) {
             return Delivery::Unreadable { key, revision, completes, reason: of_previous(&reason) };
         }
@@ -154,7 +154,7 @@ impl Replica {
         let current = value.map(|value| StoredValue { key: Arc::clone(&key), ..value });
         unreadable.remove(&key);
         if let Some(value) = &current {
-            index.restore(&key, value.clone());
+            index.restore(value.clone());
         }
         if since > index.oldest() {
             let before = since.previous();
