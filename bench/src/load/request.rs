@@ -186,6 +186,23 @@ mod tests {
     }
 
     #[test]
+    fn random_characters_depend_on_object_and_place() {
+        let body = format!("<{}>", RANDOM.repeat(3));
+        let request = Request { method: "POST", path: "/", content_type: "text/plain", body: body.as_bytes() };
+        let frames = Frames::of(&request, "localhost", "T").unwrap();
+        let text = |object| {
+            let mut out = Vec::new();
+            frames.write(1, object, 0, &mut out);
+            let text = String::from_utf8_lossy(&out[out.len() - 26..]).into_owned();
+            assert!(text.starts_with('<') && text.ends_with('>') && !text.contains("2222"), "{text}");
+            text
+        };
+        assert_eq!(text(7), text(7));
+        assert_ne!(text(7), text(8));
+        assert_ne!(text(7)[1..9], text(7)[9..17]);
+    }
+
+    #[test]
     fn integers_are_as_the_specification_shows_them() {
         let encoded = |bits, value| {
             let mut out = Vec::new();

@@ -7,10 +7,15 @@ use std::{
     sync::Arc,
 };
 
+use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use super::{KeyEntry, KeyMap, Lifetimes, Revision, StorageError, StoredValue, pins::Pins};
+use super::{
+    KeyEntry, KeyMap, Lifetimes, Revision, StorageError, StoredValue,
+    packing::{Dictionaries, PackedValue, Value},
+    pins::Pins,
+};
 
 /// Every key with its readable versions.
 #[derive(Debug)]
@@ -18,15 +23,23 @@ pub(super) struct Index {
     keys: KeyMap<Versions>,
     revision: Revision, // the revision of the last commit
     oldest: Revision,   // the oldest readable revision; older versions may exist until they are trimmed
-    live_bytes: usize,  // the total size of the latest versions' bodies
+    sizes: Sizes,
+    dictionaries: Dictionaries,
     pub(super) lifetimes: Lifetimes,
     pins: Mutex<Pins>, // older revisions that paged lists can read; locked after the index
+}
+
+/// The total sizes of the latest versions' bodies in memory.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sizes {
+    live: usize,
+    plain: usize, // of those that are not compressed
 }
 
 /// The result of a commit for one key.
 #[derive(Debug)]
 pub(super) enum Version {
-    Live(StoredValue),
+    Live(Value),
     Deleted(Arc<str>, Revision),
 }
 
@@ -53,7 +66,8 @@ impl Index {
             keys: KeyMap::new(),
             revision,
             oldest,
-            live_bytes: 0,
+            sizes: Sizes::default(),
+            dictionaries: Dictionaries::default(),
             lifetimes: Lifetimes::default(),
             pins: Mutex::default(),
         }
@@ -61,12 +75,12 @@ impl Index {
 
     /// Creates an index of values at one revision. They are in key order.
     pub(super) fn of(values: Vec<StoredValue>, revision: Revision) -> Self {
-        let live_bytes = values.iter().map(|value| value.body.len()).sum();
-        let mut keys = KeyMap::new();
+        let mut index = Self { revision, oldest: revision, ..Self::new() };
         for value in values {
-            keys.put(Versions::of(Version::Live(value)), revision, Versions::replace);
+            index.put(Version::Live(value.into()));
         }
-        Self { keys, revision, oldest: revision, live_bytes, ..Self::new() }
+        index.revision = revision;
+        index
     }
 
     pub(super) fn revision(&self) -> Revision {
@@ -83,7 +97,21 @@ impl Index {
     }
 
     pub(super) fn live_bytes(&self) -> usize {
-        self.live_bytes
+        self.sizes.live
+    }
+
+    /// Returns the total size of the latest bodies that are not compressed.
+    pub(super) fn plain_bytes(&self) -> usize {
+        self.sizes.plain
+    }
+
+    pub(super) fn dictionaries(&self) -> &Dictionaries {
+        &self.dictionaries
+    }
+
+    /// Returns a value of this index as it was stored.
+    pub(super) fn stored(&self, value: &Value) -> StoredValue {
+        value.clone().stored(&self.dictionaries)
     }
 
     /// Returns the revision to read at, or an error if it cannot be read.
@@ -112,18 +140,18 @@ impl Index {
         self.pins.lock()
     }
 
-    pub(super) fn latest(&self, key: &str) -> Option<&StoredValue> {
+    pub(super) fn latest(&self, key: &str) -> Option<&Value> {
         self.keys.get(key)?.latest.live()
     }
 
     /// Returns the value of `key` at a readable revision.
-    pub(super) fn get(&self, key: &str, at: Revision) -> Option<&StoredValue> {
+    pub(super) fn get(&self, key: &str, at: Revision) -> Option<&Value> {
         self.keys.get(key)?.at(at)
     }
 
     /// Adds the values of a page to `values`, in key order, until there are `limit`. Returns the last visited key unless
     /// the prefix ends within the page.
-    pub(super) fn visit(&self, page: &Page<'_>, limit: usize, values: &mut Vec<StoredValue>) -> Option<Arc<str>> {
+    pub(super) fn visit(&self, page: &Page<'_>, limit: usize, values: &mut Vec<Value>) -> Option<Arc<str>> {
         let (mut visits, mut last) = (page.keys, None);
         self.keys.visit(page.from, |versions| {
             if !versions.key().starts_with(page.prefix) {
@@ -161,10 +189,10 @@ impl Index {
     /// Commits `version`. Its revision becomes the current one.
     pub(super) fn put(&mut self, version: Version) {
         self.revision = version.revision();
-        self.live_bytes += version.bytes();
-        let live_bytes = &mut self.live_bytes;
+        self.sizes.add(&version);
+        let sizes = &mut self.sizes;
         self.keys.put(Versions::of(version), self.revision, |versions, new| {
-            *live_bytes -= versions.latest.bytes();
+            sizes.remove(&versions.latest);
             versions.replace(new);
         });
     }
@@ -172,14 +200,36 @@ impl Index {
     /// Replaces the latest version of a key by the value of the same revision, or adds the value of a key that has no
     /// version. No revision changes.
     pub(super) fn restore(&mut self, value: StoredValue) {
-        let version = Version::Live(value);
-        self.live_bytes += version.bytes();
-        let (live_bytes, revision) = (&mut self.live_bytes, version.revision());
+        let version = Version::Live(value.into());
+        self.sizes.add(&version);
+        let (sizes, revision) = (&mut self.sizes, version.revision());
         self.keys.put(Versions::of(version), revision, |versions, new| {
-            *live_bytes -= versions.latest.bytes();
+            sizes.remove(&versions.latest);
             versions.latest = new.latest;
         });
         self.pins.get_mut().forget_counts();
+    }
+
+    /// Replaces the bodies of latest versions by the same ones, compressed with these dictionaries.
+    /// Returns the replaced ones, to be dropped without a lock.
+    pub(super) fn pack(&mut self, values: Vec<PackedValue>, dictionaries: Dictionaries) -> Vec<Value> {
+        self.dictionaries = dictionaries;
+        let mut replaced = Vec::new();
+        for packed in values {
+            let (key, sizes, oldest) = (Arc::clone(&packed.cold.key), &mut self.sizes, self.oldest);
+            // No value is added or removed.
+            self.keys.update(&key, oldest, |versions| match &mut versions.latest {
+                Version::Live(value) if value.modified == packed.cold.modified && value.plain().is_some() => {
+                    sizes.live -= value.bytes();
+                    sizes.plain -= value.bytes();
+                    replaced.push(value.clone());
+                    value.pack(packed);
+                    sizes.live += value.bytes();
+                }
+                Version::Live(_) | Version::Deleted(..) => {}
+            });
+        }
+        replaced
     }
 
     /// Makes older revisions unreadable. [`trim`](Self::trim) removes their versions.
@@ -261,10 +311,22 @@ fn trim_older(
     }
 }
 
+impl Sizes {
+    fn add(&mut self, version: &Version) {
+        self.live += version.bytes();
+        self.plain += version.plain_bytes();
+    }
+
+    fn remove(&mut self, version: &Version) {
+        self.live -= version.bytes();
+        self.plain -= version.plain_bytes();
+    }
+}
+
 impl Version {
     /// Creates the version that a commit has stored. Without a value, it is a deletion.
     pub(super) fn of(key: &Arc<str>, value: Option<StoredValue>, revision: Revision) -> Self {
-        value.map_or_else(|| Self::Deleted(Arc::clone(key), revision), Self::Live)
+        value.map_or_else(|| Self::Deleted(Arc::clone(key), revision), |value| Self::Live(value.into()))
     }
 
     fn key(&self) -> &Arc<str> {
@@ -281,7 +343,7 @@ impl Version {
         }
     }
 
-    fn live(&self) -> Option<&StoredValue> {
+    fn live(&self) -> Option<&Value> {
         match self {
             Self::Live(value) => Some(value),
             Self::Deleted(..) => None,
@@ -289,7 +351,11 @@ impl Version {
     }
 
     fn bytes(&self) -> usize {
-        self.live().map_or(0, |value| value.body.len())
+        self.live().map_or(0, Value::bytes)
+    }
+
+    fn plain_bytes(&self) -> usize {
+        self.live().and_then(Value::plain).map_or(0, Bytes::len)
     }
 }
 
@@ -304,7 +370,7 @@ impl Versions {
         self.older.get_or_insert_default().push_back(replaced);
     }
 
-    fn at(&self, revision: Revision) -> Option<&StoredValue> {
+    fn at(&self, revision: Revision) -> Option<&Value> {
         if self.latest.revision() <= revision {
             return self.latest.live();
         }
