@@ -86,7 +86,10 @@ pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
     let full = process::rss_of(options.process)?;
     let each = full.saturating_sub(empty) / (options.objects as u64).max(1);
     let peak = process::peak_rss_of(options.process)?;
-    print(&options, &json!({"rss_bytes_empty": empty, "rss_bytes": full, "peak_rss_bytes": peak, "rss_bytes_per_object": each}));
+    print(
+        &options,
+        &json!({"rss_bytes_empty": empty, "rss_bytes": full, "peak_rss_bytes": peak, "rss_bytes_per_object": each}),
+    );
     list(&options, &client, &collection).await
 }
 
@@ -102,7 +105,8 @@ fn create(options: &Options, address: &Address, collection: &str) -> Result<(), 
     let mut rates = Vec::new();
     for numbers in [0..sample, sample..options.objects - sample, options.objects - sample..options.objects] {
         let before = process::cpu_seconds_of(options.process)?;
-        let created = tokio::task::block_in_place(|| address.load(&request, Objects::Numbers(numbers), width, LONGEST))?;
+        let created =
+            tokio::task::block_in_place(|| address.load(&request, Objects::Numbers(numbers), width, LONGEST))?;
         #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
         let cpu = (process::cpu_seconds_of(options.process)? - before) * 1e6 / (created.requests as f64).max(1.0);
         rates.push((created.per_second(), cpu));

@@ -205,7 +205,8 @@ impl<E: KeyEntry> Node<E> {
                 let sibling = Child { first, live: node.live(), changed: child.changed, node };
                 child.live -= sibling.live;
                 let right = insert(children, at + 1, sibling);
-                let split = |right: Vec<Child<E>>| Split { first: Arc::clone(&right[0].first), node: Self::Inner(right) };
+                let split =
+                    |right: Vec<Child<E>>| Split { first: Arc::clone(&right[0].first), node: Self::Inner(right) };
                 (change, right.map(split))
             }
         }
@@ -251,11 +252,7 @@ impl<E: KeyEntry> Node<E> {
         }
     }
 
-    fn visit<'a>(
-        &'a self,
-        from: Bound<&str>,
-        receive: &mut impl FnMut(&'a E) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
+    fn visit<'a>(&'a self, from: Bound<&str>, receive: &mut impl FnMut(&'a E) -> ControlFlow<()>) -> ControlFlow<()> {
         match self {
             Self::Leaf(entries) => entries[first_from(entries, from)..].iter().try_for_each(receive),
             Self::Inner(children) => {
@@ -294,7 +291,8 @@ impl<E: KeyEntry> Node<E> {
                 for (at, child) in children.iter().enumerate().skip(start) {
                     let from = if at == start { from } else { Bound::Unbounded };
                     let end = children.get(at + 1).map_or(end, |next| Some(&next.first));
-                    let is_below_prefix = end.map_or(counting.prefix.is_empty(), |end| end.starts_with(counting.prefix));
+                    let is_below_prefix =
+                        end.map_or(counting.prefix.is_empty(), |end| end.starts_with(counting.prefix));
                     if from == Bound::Unbounded && is_below_prefix && child.changed <= counting.at {
                         counting.count += child.live;
                     } else {
@@ -405,6 +403,8 @@ fn merge_child<E: KeyEntry>(children: &mut Vec<Child<E>>, at: usize) {
             }
             left.append(&mut children);
         }
-        (Node::Leaf(_), Node::Inner(_)) | (Node::Inner(_), Node::Leaf(_)) => unreachable!("all leaves are equally deep"),
+        (Node::Leaf(_), Node::Inner(_)) | (Node::Inner(_), Node::Leaf(_)) => {
+            unreachable!("all leaves are equally deep")
+        }
     }
 }

@@ -27,8 +27,8 @@ use self::{
     packing::{Cold, Packing},
 };
 use super::{
-    Change, CommitError, Committed, Delivery, EventStream, Expect, KeyEntry, KeyMap, Lifetimes, Range, RangeQuery, Revision, Storage,
-    StorageError, StorageEvent, StoredValue,
+    Change, CommitError, Committed, Delivery, EventStream, Expect, KeyEntry, KeyMap, Lifetimes, Range, RangeQuery,
+    Revision, Storage, StorageError, StorageEvent, StoredValue,
     mailbox::{Capacity, Closed, Discarded},
 };
 

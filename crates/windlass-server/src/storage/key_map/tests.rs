@@ -171,7 +171,10 @@ fn map_shrinks_to_nothing_in_any_order() {
             _ => keys.sort_by_key(|key| key.bytes().rev().collect::<Vec<_>>()),
         }
         for (removed, key) in keys.iter().enumerate() {
-            assert_eq!(compared.map.remove(key, Revision(30_000)).map(|entry| entry.key.to_string()), Some(key.clone()));
+            assert_eq!(
+                compared.map.remove(key, Revision(30_000)).map(|entry| entry.key.to_string()),
+                Some(key.clone())
+            );
             if removed % 1_000 == 0 {
                 let left = compared.map.count(Bound::Unbounded, "", Revision(30_000), usize::MAX).count;
                 assert_eq!(left, 19_999 - removed as u64);

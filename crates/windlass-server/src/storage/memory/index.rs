@@ -45,6 +45,7 @@ pub(super) enum Version {
 
 /// The versions of a key. Most keys have a single version, which needs no extra allocation.
 #[derive(Debug)]
+#[allow(clippy::box_collection, reason = "most keys have no older versions, and the box saves a fifth of their entry")]
 struct Versions {
     latest: Version,
     older: Option<Box<VecDeque<Version>>>, // oldest first, all older than `latest`; never empty

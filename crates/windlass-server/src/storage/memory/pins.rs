@@ -71,7 +71,15 @@ impl Pins {
             self.released.extend(oldest);
         }
         let (until, latest) = (now + BETWEEN_PAGES, now + LONGEST);
-        self.pins.push(Pin { revision, prefix: prefix.into(), until, latest, kept: HashMap::new(), bytes: 0, counts: VecDeque::new() });
+        self.pins.push(Pin {
+            revision,
+            prefix: prefix.into(),
+            until,
+            latest,
+            kept: HashMap::new(),
+            bytes: 0,
+            counts: VecDeque::new(),
+        });
     }
 
     /// Records the number of values after the last key of a page, which the next page of its list needs. Without it, the

@@ -25,6 +25,7 @@ thread_local! {
 
 impl Dictionary {
     /// Trains a dictionary. It is empty if the samples have nothing in common.
+    #[allow(clippy::unnecessary_wraps, reason = "without the feature `compression`, there is no dictionary")]
     pub(super) fn trained<'b>(samples: impl Iterator<Item = &'b [u8]>) -> Option<Self> {
         let (mut texts, mut sizes) = (Vec::new(), Vec::new());
         for sample in samples {
@@ -57,6 +58,6 @@ impl Dictionary {
 
 impl fmt::Debug for Dictionary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dictionary").field("bytes", &self.decoder.sizeof()).finish()
+        f.debug_struct("Dictionary").field("bytes", &self.decoder.sizeof()).finish_non_exhaustive()
     }
 }
