@@ -6,6 +6,7 @@
 //! the same load.
 
 use std::{
+    ops::Range,
     sync::atomic::{AtomicUsize, Ordering},
     thread,
     time::Duration,
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 use windlass_api::BoxError;
 use windlass_client::{Auth, Config};
 
-pub(crate) use self::request::{OBJECT, REQUEST, Request};
+pub(crate) use self::request::{OBJECT, RANDOM, REQUEST, Request};
 use self::{
     request::Frames,
     responses::{Outcome, ResponseParser},
@@ -35,12 +36,14 @@ pub(crate) struct Address {
 }
 
 /// The objects of the requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Objects {
     /// A new object for each request.
     New,
     /// This many objects, in turn.
     Known(usize),
+    /// New objects with these numbers, each once.
+    Numbers(Range<usize>),
 }
 
 /// The number of concurrent requests.
@@ -78,7 +81,7 @@ impl Address {
     ) -> Result<LoadResult, BoxError> {
         let authority = format!("{}:{}", self.host, self.port);
         let frames = Frames::of(request, &authority, &self.token)?;
-        let open = || Connection::open(self, &frames, objects);
+        let open = || Connection::open(self, &frames, objects.clone());
         let mut open = (0..width.connections).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
         let count = AtomicUsize::new(0);
         let started = Instant::now();
@@ -91,7 +94,8 @@ impl Address {
             })
         })
         .map_err(|error| format!("{} {}: {error}", request.method, request.path))?;
-        Ok(LoadResult { requests: count.into_inner(), took: started.elapsed() })
+        let most = if let Objects::Numbers(numbers) = &objects { numbers.len() } else { usize::MAX };
+        Ok(LoadResult { requests: count.into_inner().min(most), took: started.elapsed() })
     }
 }
 
@@ -124,14 +128,16 @@ impl<'c> Connection<'c> {
         loop {
             for _ in 0..wanted {
                 let number = count.fetch_add(1, Ordering::Relaxed);
-                let object = match self.objects {
+                let object = match &self.objects {
                     Objects::New => number,
-                    Objects::Known(known) => number % known.max(1),
+                    Objects::Known(known) => number % known.max(&1),
+                    Objects::Numbers(numbers) if number < numbers.len() => numbers.start + number,
+                    Objects::Numbers(_) => break,
                 };
                 self.frames.write(self.stream, object, number, &mut out);
                 self.stream += 2;
+                open += 1;
             }
-            open += wanted;
             if open == 0 {
                 return Ok(());
             }

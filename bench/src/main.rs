@@ -3,6 +3,7 @@
 
 mod deployments;
 mod environments;
+mod fill;
 mod informer;
 mod load;
 mod nodes;
@@ -40,6 +41,8 @@ enum Bench {
     Queue(queue::Options),
     /// Create the objects for `windlass-bench-controller` and the equivalent controllers
     Populate(populate::Options),
+    /// Create many ConfigMaps and list them: memory per object, creates per second, and seconds per page
+    Fill(fill::Options),
     /// Create admission policies that check the objects of `windlass-bench server`
     Policies(policies::Options),
     /// Creates, gets, lists, applies and memory of API servers, in turns
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Bench::Informer(options) => on_threads(Some(1), informer::run(options)),
         Bench::Replay(options) => on_threads(None, replay::run(options)),
         Bench::Populate(options) => on_threads(None, populate::run(options)),
+        Bench::Fill(options) => on_threads(None, fill::run(options)),
         Bench::Policies(options) => on_threads(Some(1), policies::run(options)),
         Bench::Server(options) => on_threads(None, server::run(options)),
         // The measured server gets the other cores.

@@ -164,8 +164,8 @@ impl Target {
         };
         let (creates, of_create) = write("POST", &collection, JSON, &map("created")?, Objects::New)?;
         let known = Objects::Known(creates.requests);
-        let (gets, of_get) = read(&object, known, width)?;
-        let (updates, of_update) = write("PUT", &object, JSON, &map(&format!("updated-{REQUEST}"))?, known)?;
+        let (gets, of_get) = read(&object, known.clone(), width)?;
+        let (updates, of_update) = write("PUT", &object, JSON, &map(&format!("updated-{REQUEST}"))?, known.clone())?;
         let (applies, of_apply) = write("PATCH", &forced, APPLY, &map(&format!("applied-{REQUEST}"))?, known)?;
         let (lists, of_list) = read(&format!("/api/v1/namespaces/{}/pods", self.namespace), Objects::New, ALONE)?;
         Ok([

@@ -11,6 +11,9 @@ pub(crate) const OBJECT: &str = "00000000";
 /// A placeholder for the number of the request, which is unique in the load.
 pub(crate) const REQUEST: &str = "11111111";
 
+/// A placeholder for random characters, other ones at each place and for each object.
+pub(crate) const RANDOM: &str = "22222222";
+
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const END_STREAM: u8 = 1;
@@ -20,13 +23,14 @@ const END_HEADERS: u8 = 4;
 const FRAME: usize = 16 << 10;
 
 /// The frames of a request, with gaps for the stream and the numbers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Frames {
     bytes: Vec<u8>,
     /// The start positions of the frames.
     frames: Vec<usize>,
     objects: Vec<usize>,
     requests: Vec<usize>,
+    random: Vec<usize>,
 }
 
 /// A request template.
@@ -62,7 +66,7 @@ impl Frames {
         if headers.len() > FRAME || request.body.len() > FRAME {
             return Err(format!("{} {}: a frame does not hold it", request.method, request.path).into());
         }
-        let mut frames = Self { bytes: Vec::new(), frames: Vec::new(), objects: Vec::new(), requests: Vec::new() };
+        let mut frames = Self::default();
         let end = if request.body.is_empty() { END_STREAM } else { 0 };
         frames.push(HEADERS, END_HEADERS | end, &headers);
         if !request.body.is_empty() {
@@ -72,7 +76,7 @@ impl Frames {
             let windows = frames.bytes.windows(DIGITS).enumerate();
             windows.filter(|(_, window)| *window == mark.as_bytes()).map(|(at, _)| at).collect()
         };
-        (frames.objects, frames.requests) = (places(OBJECT), places(REQUEST));
+        (frames.objects, frames.requests, frames.random) = (places(OBJECT), places(REQUEST), separate(places(RANDOM)));
         Ok(frames)
     }
 
@@ -97,7 +101,32 @@ impl Frames {
                 }
             }
         }
+        for (place, at) in self.random.iter().enumerate() {
+            own[*at..at + DIGITS].copy_from_slice(&random(object, place));
+        }
     }
+}
+
+/// Keeps the places that do not overlap the one before: placeholders may follow each other.
+fn separate(places: Vec<usize>) -> Vec<usize> {
+    let mut separate: Vec<usize> = Vec::new();
+    for at in places {
+        if separate.last().is_none_or(|last| last + DIGITS <= at) {
+            separate.push(at);
+        }
+    }
+    separate
+}
+
+/// Returns characters of base64 that depend on the numbers only.
+fn random(object: usize, place: usize) -> [u8; DIGITS] {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    // SplitMix64.
+    let mut bits = ((object as u64) << 20 | place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^= bits >> 31;
+    std::array::from_fn(|at| ALPHABET[(bits >> (6 * at) & 63) as usize])
 }
 
 /// Appends an HTTP/2 frame.
@@ -154,6 +183,23 @@ mod tests {
         assert_eq!((head[3], head[4], &head[5..]), (HEADERS, END_HEADERS, &[0, 0, 0, 7][..]));
         let data = 15 + usize::from(head[1]) * 256 + usize::from(head[2]);
         assert_eq!(out[data..data + 9], [0, 0, 42, DATA, END_STREAM, 0, 0, 0, 7]);
+    }
+
+    #[test]
+    fn random_characters_depend_on_object_and_place() {
+        let body = format!("<{}>", RANDOM.repeat(3));
+        let request = Request { method: "POST", path: "/", content_type: "text/plain", body: body.as_bytes() };
+        let frames = Frames::of(&request, "localhost", "T").unwrap();
+        let text = |object| {
+            let mut out = Vec::new();
+            frames.write(1, object, 0, &mut out);
+            let text = String::from_utf8_lossy(&out[out.len() - 26..]).into_owned();
+            assert!(text.starts_with('<') && text.ends_with('>') && !text.contains("2222"), "{text}");
+            text
+        };
+        assert_eq!(text(7), text(7));
+        assert_ne!(text(7), text(8));
+        assert_ne!(text(7)[1..9], text(7)[9..17]);
     }
 
     #[test]

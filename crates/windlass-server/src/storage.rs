@@ -38,10 +38,12 @@ use bytes::Bytes;
 use futures::{StreamExt as _, future::BoxFuture, stream::BoxStream};
 
 pub use self::{
+    key_map::{KeyCount, KeyEntry, KeyMap},
     lifetimes::Lifetimes,
     memory::{MemoryStorage, Replica, Retention},
 };
 
+mod key_map;
 pub(crate) mod last_commits;
 mod lifetimes;
 pub(crate) mod mailbox;

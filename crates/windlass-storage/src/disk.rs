@@ -480,16 +480,16 @@ impl Shared {
         loop {
             let from = next.as_deref().map_or(Bound::Included(first), Bound::Excluded);
             let page = Page { from, prefix: &query.prefix, at: revision, keys: KEYS_PER_LOCK };
-            let last = self.view.read().visit(&page, |key, version| {
-                if found.len() < limit {
-                    found.push((Arc::clone(key), version));
-                } else {
-                    remaining += 1;
-                }
-            });
+            let last = if found.len() < limit {
+                self.view.read().visit(&page, limit, &mut found)
+            } else {
+                self.view.read().count(&page, &mut remaining)
+            };
             let Some(last) = last else { break };
             next = Some(last);
-            yield_now().await;
+            if found.len() < limit || remaining > 0 {
+                yield_now().await;
+            }
         }
         if remaining > 0 {
             self.view.write().continue_list(revision, Instant::now());

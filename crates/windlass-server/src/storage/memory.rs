@@ -1,4 +1,4 @@
-//! The memory backend: an ordered map with every version of each key, and a log with the events of the retained
+//! The memory backend: an ordered map with every version of each key, which counts the keys of a range, and a log with the events of the retained
 //! history.
 //!
 //! It has no background task: commits trigger compaction and the deletion of expired values, and an idle store does
@@ -24,15 +24,17 @@ pub use self::replica::Replica;
 use self::{
     index::{Index, Page, Version},
     log::{Log, Watcher},
+    packing::{Cold, Packing},
 };
 use super::{
-    Change, CommitError, Committed, Delivery, EventStream, Expect, Lifetimes, Range, RangeQuery, Revision, Storage,
-    StorageError, StorageEvent, StoredValue,
+    Change, CommitError, Committed, Delivery, EventStream, Expect, KeyEntry, KeyMap, Lifetimes, Range, RangeQuery,
+    Revision, Storage, StorageError, StorageEvent, StoredValue,
     mailbox::{Capacity, Closed, Discarded},
 };
 
 mod index;
 mod log;
+mod packing;
 mod pins;
 mod replica;
 mod unreadable;
@@ -82,6 +84,8 @@ const EXPIRED_PER_COMMIT: usize = 16;
 
 /// Storage in the memory of this process. Clones share the store. It is dropped with the last clone, which also ends
 /// its watches.
+///
+/// With the feature `compression`, values beyond 128 MiB are compressed when their last change leaves the history.
 #[derive(Clone)]
 pub struct MemoryStorage {
     store: Arc<Store>,
@@ -91,9 +95,14 @@ pub struct MemoryStorage {
 struct Store {
     index: RwLock<Index>,
     log: Mutex<Log>,
+    packing: Packing,
     retention: Retention,
     watch_capacity: Capacity,
+    plain_budget: usize,
 }
+
+/// The size of uncompressed bodies beyond which values are compressed.
+const PLAIN_BYTES: usize = 128 << 20;
 
 impl MemoryStorage {
     /// Creates an empty store with the default [`Retention`].
@@ -109,9 +118,7 @@ impl MemoryStorage {
     }
 
     fn build(retention: Retention, watch_capacity: Capacity) -> Self {
-        let (index, log) = (RwLock::new(Index::new()), Mutex::new(Log::new(retention)));
-        let store = Store { index, log, retention, watch_capacity };
-        Self { store: Arc::new(store) }
+        Self { store: Arc::new(Store::new(retention, watch_capacity)) }
     }
 }
 
@@ -135,7 +142,7 @@ impl fmt::Debug for MemoryStorage {
 // starve the watches on its thread.
 impl Storage for MemoryStorage {
     fn shares_values(&self) -> bool {
-        true
+        self.store.index.read().dictionaries().is_empty()
     }
 
     fn revision(&self) -> BoxFuture<'_, Result<Revision, StorageError>> {
@@ -155,7 +162,10 @@ impl Storage for MemoryStorage {
             coop::consume_budget().await;
             let index = self.store.index.read();
             let revision = index.readable(at)?;
-            Ok((revision, index.get(key, revision).cloned()))
+            let value = index.get(key, revision).cloned();
+            let dictionaries = index.dictionaries().clone();
+            drop(index);
+            Ok((revision, value.map(|value| value.stored(&dictionaries))))
         }
         .boxed()
     }
@@ -203,6 +213,17 @@ impl Storage for MemoryStorage {
 }
 
 impl Store {
+    fn new(retention: Retention, watch_capacity: Capacity) -> Self {
+        Self {
+            index: RwLock::new(Index::new()),
+            log: Mutex::new(Log::new(retention)),
+            packing: Packing::default(),
+            retention,
+            watch_capacity,
+            plain_budget: PLAIN_BYTES,
+        }
+    }
+
     /// Reads a range. `check` is called with its revision, while that cannot change.
     fn range(
         &self,
@@ -226,39 +247,53 @@ impl Store {
     ) -> Result<Range, StorageError> {
         let first = query.start.as_deref().map_or(query.prefix.as_str(), |start| start.max(query.prefix.as_str()));
         let limit = query.limit.unwrap_or(usize::MAX);
-        let mut range = Range { revision: Revision(0), values: Vec::new(), remaining: 0 };
-        let mut at = query.at;
-        let mut next: Option<Arc<str>> = None;
+        let (mut values, mut remaining) = (Vec::new(), 0);
+        let (mut at, mut last) = (query.at, None::<Arc<str>>);
+        let (mut is_first, mut known) = (true, None);
         loop {
             let index = self.index.read();
             let revision = index.readable_below(&query.prefix, at)?;
-            if next.is_none() {
+            if mem::take(&mut is_first) {
                 check(revision)?;
+                at = Some(revision);
+                if query.at.is_some() && query.limit.is_some() {
+                    known = index.pins().count_from(revision, &query.prefix, first);
+                }
             }
-            let from = next.as_deref().map_or(Bound::Included(first), Bound::Excluded);
-            let page = Page { from, prefix: &query.prefix, at: revision, keys: keys_per_lock };
-            let last = index.visit(&page, |value| {
-                if range.values.len() < limit {
-                    range.values.push(value.clone());
+            let mut is_complete = false;
+            if values.len() < limit {
+                let page = page_from(last.as_deref(), first, &query.prefix, revision, keys_per_lock);
+                let visited = index.visit(&page, limit, &mut values);
+                is_complete = visited.is_none();
+                last = visited;
+            }
+            if !is_complete && values.len() >= limit {
+                if let Some(known) = known {
+                    remaining = known.saturating_sub(values.len() as u64);
+                    is_complete = true;
                 } else {
-                    range.remaining += 1;
-                }
-            });
-            range.revision = revision;
-            at = Some(revision);
-            match last {
-                Some(last) => next = Some(last),
-                None if range.remaining > 0 => {
-                    index.pins().pin_list(revision, &query.prefix, query.at.is_none(), Instant::now());
-                    return Ok(range);
-                }
-                None => {
-                    if query.at.is_some() && query.limit.is_some() {
-                        index.pins().shorten_pin(revision, &query.prefix, Instant::now());
-                    }
-                    return Ok(range);
+                    let page = page_from(last.as_deref(), first, &query.prefix, revision, keys_per_lock);
+                    let counted = index.count(&page, &mut remaining);
+                    is_complete = counted.is_none();
+                    last = counted;
                 }
             }
+            if !is_complete {
+                continue;
+            }
+            if remaining > 0 {
+                let mut pins = index.pins();
+                pins.pin_list(revision, &query.prefix, query.at.is_none(), Instant::now());
+                if let Some(value) = values.last() {
+                    pins.record_count(revision, &query.prefix, &value.key, remaining);
+                }
+            } else if query.at.is_some() && query.limit.is_some() {
+                index.pins().shorten_pin(revision, &query.prefix, Instant::now());
+            }
+            let dictionaries = index.dictionaries().clone();
+            drop(index);
+            let values = values.into_iter().map(|value| value.stored(&dictionaries)).collect();
+            return Ok(Range { revision, values, remaining });
         }
     }
 
@@ -270,11 +305,13 @@ impl Store {
             self.delete_expired(&mut index, now, &mut effects);
             let result = self.checked_commit(&mut index, key, expect, change, now, &mut effects);
             index.unpin_excess(self.retention.pages, now, &mut effects.freed.versions);
+            effects.packs = index.plain_bytes() > self.plain_budget;
             result
         };
-        for watcher in effects.woken {
+        for watcher in &effects.woken {
             watcher.mailbox.wake();
         }
+        self.pack_cold(&effects);
         result
     }
 
@@ -295,7 +332,7 @@ impl Store {
             _ => false,
         };
         if !as_expected {
-            return Err(CommitError::Conflict { current: latest.cloned() });
+            return Err(CommitError::Conflict { current: latest.map(|latest| index.stored(latest)) });
         }
         let key = index.shared_key(key);
         let (body, lifetime) = change.into_parts();
@@ -313,18 +350,37 @@ impl Store {
         effects: &mut Effects,
     ) -> Committed {
         let revision = index.revision().next();
-        let previous = index.latest(&key).cloned();
+        let previous = index.latest(&key).map(|previous| index.stored(previous));
         let value = body.map(|body| {
             let created = previous.as_ref().map_or(revision, |previous| previous.created);
             StoredValue { key: Arc::clone(&key), body, created, modified: revision, is_stale: false }
         });
-        index.put(&key, value.clone().map_or(Version::Deleted(revision), Version::Live));
+        index.put(Version::of(&key, value.clone(), revision));
         let committed = Committed { revision, value: value.clone(), previous: previous.clone() };
         let mut log = self.log.lock();
         let event = Delivery::complete(StorageEvent { revision, key, current: value, previous });
         effects.woken.extend(log.append(Arc::new(event), now, &mut effects.freed.backlogs));
         effects.freed.trim_excess(index, &mut log, now);
         committed
+    }
+
+    /// Compresses some values whose events have left the history, if there are enough and too many are uncompressed.
+    fn pack_cold(&self, effects: &Effects) {
+        if !effects.packs || effects.freed.events.is_empty() {
+            return;
+        }
+        let Some(mut batch) = self.packing.add_cold(&effects.freed.events) else { return };
+        let values: Vec<(Cold, Bytes)> = {
+            let index = self.index.read();
+            let plain = |cold: Cold| {
+                let latest = index.latest(&cold.key).filter(|latest| latest.modified == cold.modified)?;
+                Some((cold, latest.plain()?.clone()))
+            };
+            mem::take(&mut batch.cold).into_iter().filter_map(plain).collect()
+        };
+        let (packed, dictionaries) = batch.pack(values);
+        let replaced = self.index.write().pack(packed, dictionaries);
+        drop(replaced);
     }
 
     /// Deletes some values whose lifetime has ended.
@@ -368,15 +424,22 @@ impl Store {
         }
         drop(freed);
         loop {
-            let mut freed = Freed::default();
+            let mut effects = Effects::default();
             let mut index = self.index.write();
-            let done = freed.trim(&mut index, &mut self.log.lock(), KEYS_PER_LOCK);
+            let done = effects.freed.trim(&mut index, &mut self.log.lock(), KEYS_PER_LOCK);
+            effects.packs = index.plain_bytes() > self.plain_budget;
             drop(index);
+            self.pack_cold(&effects);
             if done {
                 return Ok(());
             }
         }
     }
+}
+
+/// Returns the page after the last visited key, or from the first key.
+fn page_from<'a>(last: Option<&'a str>, first: &'a str, prefix: &'a str, at: Revision, keys: usize) -> Page<'a> {
+    Page { from: last.map_or(Bound::Included(first), Bound::Excluded), prefix, at, keys }
 }
 
 impl Drop for Store {
@@ -393,6 +456,7 @@ impl Drop for Store {
 struct Effects {
     freed: Freed,
     woken: Vec<Arc<Watcher>>,
+    packs: bool, // more bodies are uncompressed than the budget allows
 }
 
 /// Removed versions and events. They are dropped after the locks are released, because freeing many bodies takes time.

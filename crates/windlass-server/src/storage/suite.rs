@@ -65,6 +65,8 @@ macro_rules! storage_suite {
             concurrent_updates_of_one_key_are_not_lost
             ranges_are_in_byte_order_within_their_prefix
             limited_range_reports_the_remaining_count
+            remaining_count_belongs_to_the_revision
+            remaining_count_is_exact_under_random_changes
             pages_of_one_revision_are_one_snapshot
             old_revisions_remain_readable
             future_revisions_are_rejected
@@ -208,6 +210,90 @@ pub async fn limited_range_reports_the_remaining_count(store: Store) {
     assert_eq!(read(query.clone().limit(3).start("/a/7")).await, ("/a/7 /a/8 /a/9".into(), 0));
     assert_eq!(read(query.clone().limit(3).start("/a/8")).await, ("/a/8 /a/9".into(), 0));
     assert_eq!(read(query.limit(0)).await, (String::new(), 10));
+}
+
+/// `remaining` counts the values of the revision that is read, on each page of a continued list and after compaction.
+pub async fn remaining_count_belongs_to_the_revision(store: Store) {
+    let mut created = Vec::new();
+    for n in 0..20 {
+        created.push(create(&store, &format!("/a/{n:02}"), "").await.revision);
+    }
+    create(&store, "/b/0", "").await;
+    let first = store.range(RangeQuery::prefix("/a/").limit(5)).await.unwrap();
+    assert_eq!((keys(&first).last().copied(), first.remaining), (Some("/a/04"), 15));
+    for (n, created) in created.iter().enumerate().take(18).skip(2) {
+        delete(&store, &format!("/a/{n:02}"), *created).await;
+    }
+    for n in 0..7 {
+        create(&store, &format!("/a/05-{n}"), "").await;
+    }
+    create(&store, "/a/06", "").await;
+    let now = store.revision().await.unwrap();
+    let read = async |start: &str, limit: usize, at: Revision| {
+        let query = RangeQuery::prefix("/a/").start(start).limit(limit).at(at);
+        let range = store.range(query).await.unwrap();
+        (range.values.len(), range.remaining)
+    };
+    for _ in 0..2 {
+        // In the order of the pages, and then in any order.
+        assert_eq!(read("/a/04\0", 5, first.revision).await, (5, 10));
+        assert_eq!(read("/a/09\0", 9, first.revision).await, (9, 1));
+        assert_eq!(read("/a/18\0", 9, first.revision).await, (1, 0));
+        assert_eq!(read("/a/18\0", 0, first.revision).await, (0, 1));
+        assert_eq!(read("/a/", 0, first.revision).await, (0, 20));
+        assert_eq!(read("/a/04\0", 3, first.revision).await, (3, 12));
+        assert_eq!(read("/a/07", 1, created[9]).await, (1, 2));
+        assert_eq!(read("/a/", 1, now).await, (1, 11));
+        assert_eq!(read("/a/05-3", 2, now).await, (2, 5));
+        store.compact(created[9]).await.unwrap();
+    }
+    store.compact(now).await.unwrap();
+    assert_eq!(read("/a/", 3, now).await, (3, 9));
+    let current = store.range(RangeQuery::prefix("/a/").limit(0)).await.unwrap();
+    assert_eq!((current.revision, current.remaining), (now, 12));
+}
+
+/// `remaining` is exact at every readable revision, while keys are created, updated, deleted and compacted.
+pub async fn remaining_count_is_exact_under_random_changes(store: Store) {
+    let entropy = windlass_api::Entropy::seeded(24);
+    let below = |most: usize| usize::try_from(entropy.below(most as u64)).unwrap();
+    let key_of = |number: usize| format!("/{}/{number:03}", ["a", "b", "ab"][number % 3]);
+    let mut live: BTreeMap<String, Revision> = BTreeMap::new();
+    let mut states: Vec<(Revision, Vec<String>)> = Vec::new();
+    for step in 0..1_200 {
+        let key = key_of(below(150));
+        let committed = match live.get(&key) {
+            None => create(&store, &key, "1").await,
+            Some(at) if below(2) == 0 => delete(&store, &key, *at).await,
+            Some(at) => store.commit(&key, Expect::Unchanged(*at), put("2")).await.unwrap(),
+        };
+        match committed.value {
+            Some(value) => live.insert(key, value.modified),
+            None => live.remove(&key),
+        };
+        states.push((committed.revision, live.keys().cloned().collect()));
+        if step % 400 == 399 {
+            let oldest = states.len() - 1 - below(100);
+            store.compact(states[oldest].0).await.unwrap();
+            states.drain(..oldest);
+        }
+        if step % 3 != 0 {
+            continue;
+        }
+        let (at, state) = &states[below(states.len())];
+        let (prefix, limit) = (["", "/a", "/a/", "/b/", "/ab/"][below(5)], below(20));
+        let start = if below(2) == 0 { key_after(&state[below(state.len())]) } else { prefix.to_owned() };
+        let expected: Vec<_> = state.iter().filter(|key| key.starts_with(prefix) && **key >= start).collect();
+        let range = store.range(RangeQuery::prefix(prefix).start(&start).limit(limit).at(*at)).await.unwrap();
+        let shown = expected.iter().take(limit).map(|key| key.as_str()).collect::<Vec<_>>();
+        let remaining = (expected.len() - shown.len()) as u64;
+        assert_eq!((keys(&range), range.remaining), (shown, remaining), "{prefix:?} from {start:?} at {at}");
+    }
+}
+
+/// Returns the start of the page after a key.
+fn key_after(key: &str) -> String {
+    format!("{key}\0")
 }
 
 /// Pages at the revision of the first page don't contain later writes.

@@ -4,14 +4,14 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    ops::Bound,
+    ops::{Bound, ControlFlow},
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use windlass_server::storage::{Lifetimes, Revision, StorageError, StorageEvent};
+use windlass_server::storage::{KeyEntry, KeyMap, Lifetimes, Revision, StorageError, StorageEvent};
 
 use super::{
     Retention,
@@ -22,7 +22,7 @@ use super::{
 /// The state at the last commit on disk, and the retained history.
 #[derive(Debug)]
 pub(super) struct View {
-    keys: BTreeMap<Arc<str>, Versions>,
+    keys: KeyMap<Versions>,
     revision: Revision,
     /// The oldest revision that can be read. Older versions may exist until they are trimmed.
     oldest: Revision,
@@ -42,6 +42,7 @@ pub(super) struct View {
 /// The versions of a key. Most keys have only one, which needs no further allocation.
 #[derive(Debug)]
 struct Versions {
+    key: Arc<str>,
     latest: Version,
     /// In the order of revisions.
     older: Vec<Version>,
@@ -100,7 +101,7 @@ struct Held {
     since: Instant,
 }
 
-/// A page of keys.
+/// A range of keys to visit or to count.
 pub(super) struct Page<'p> {
     pub(super) from: Bound<&'p str>,
     pub(super) prefix: &'p str,
@@ -149,7 +150,7 @@ impl View {
     /// Returns an empty view at revision 1, like an empty etcd.
     pub(super) fn new(retention: Retention, oldest: Revision) -> Self {
         Self {
-            keys: BTreeMap::new(),
+            keys: KeyMap::new(),
             revision: oldest.max(Revision(1)),
             oldest: oldest.max(Revision(1)),
             log: VecDeque::new(),
@@ -184,7 +185,7 @@ impl View {
 
     /// Returns the index's allocation of a key, or a new one.
     pub(super) fn shared_key(&self, key: &str) -> Arc<str> {
-        self.keys.get_key_value(key).map_or_else(|| Arc::from(key), |(key, _)| Arc::clone(key))
+        self.keys.get(key).map_or_else(|| Arc::from(key), |versions| Arc::clone(&versions.key))
     }
 
     /// Returns the value of a key that is visible at a revision.
@@ -192,26 +193,41 @@ impl View {
         self.keys.get(key)?.at(at)
     }
 
-    /// Visits the values of a page. Returns the last visited key if there may be more.
-    pub(super) fn visit(&self, page: &Page<'_>, mut receive: impl FnMut(&Arc<str>, Version)) -> Option<Arc<str>> {
-        let keys = self.keys.range::<str, _>((page.from, Bound::Unbounded));
-        let mut visited = 0;
-        for (key, versions) in keys.take_while(|(key, _)| key.starts_with(page.prefix)) {
-            if let Some(value) = versions.at(page.at) {
-                receive(key, value);
+    /// Adds the values of a page to `values`, in key order, until there are `limit`. Returns the last visited key if there
+    /// may be more.
+    pub(super) fn visit(
+        &self,
+        page: &Page<'_>,
+        limit: usize,
+        values: &mut Vec<(Arc<str>, Version)>,
+    ) -> Option<Arc<str>> {
+        let (mut visits, mut last) = (page.keys, None);
+        self.keys.visit(page.from, |versions| {
+            if !versions.key.starts_with(page.prefix) {
+                last = None;
+                return ControlFlow::Break(());
             }
-            visited += 1;
-            if visited == page.keys {
-                return Some(Arc::clone(key));
+            visits -= 1;
+            values.extend(versions.at(page.at).map(|version| (Arc::clone(&versions.key), version)));
+            if visits > 0 && values.len() < limit {
+                return ControlFlow::Continue(());
             }
-        }
-        None
+            last = Some(&versions.key);
+            ControlFlow::Break(())
+        });
+        last.cloned()
+    }
+
+    /// Counts the values of a page. Returns the last visited key if there may be more.
+    pub(super) fn count(&self, page: &Page<'_>, count: &mut u64) -> Option<Arc<str>> {
+        let counted = self.keys.count(page.from, page.prefix, page.at, page.keys);
+        *count += counted.count;
+        counted.last
     }
 
     /// Reports whether no key, not even a deleted one with history, has the prefix.
     pub(super) fn is_empty_below(&self, prefix: &str) -> bool {
-        let mut keys = self.keys.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
-        keys.next().is_none_or(|(key, _)| !key.starts_with(prefix))
+        self.keys.is_empty_below(prefix)
     }
 
     /// Sets the current revision after the stored commits are loaded: the last ones may have been removed.
@@ -275,14 +291,14 @@ impl View {
         };
         let version = Version { revision: record.revision, created, length };
         self.revision = record.revision;
-        let (key, previous) = if let Some(versions) = self.keys.get_mut(&*record.key) {
-            let previous = std::mem::replace(&mut versions.latest, version);
-            versions.older.push(previous);
-            (self.shared_key(&record.key), Some(previous).filter(|previous| previous.created.is_some()))
-        } else {
-            self.keys.insert(Arc::clone(&record.key), Versions { latest: version, older: Vec::new() });
-            (Arc::clone(&record.key), None)
-        };
+        let (mut key, mut previous) = (Arc::clone(&record.key), None);
+        let versions = Versions { key: Arc::clone(&key), latest: version, older: Vec::new() };
+        self.keys.put(versions, record.revision, |versions, new| {
+            let replaced = std::mem::replace(&mut versions.latest, new.latest);
+            versions.older.push(replaced);
+            key = Arc::clone(&versions.key);
+            previous = Some(replaced).filter(|replaced| replaced.created.is_some());
+        });
         self.lifetimes.set(&key, expires.map(|expires| now.at(expires)));
         Commit { key, version, previous }
     }
@@ -419,32 +435,42 @@ impl View {
 
     /// Removes what the last process did not remove any more.
     pub(super) fn trim_all(&mut self, garbage: &mut Vec<Revision>) {
-        let keys = self.keys.iter().filter(|(_, versions)| {
-            !versions.older.is_empty() || versions.latest.created.is_none() && versions.latest.revision <= self.oldest
+        let (mut keys, oldest) = (Vec::new(), self.oldest);
+        self.keys.visit(Bound::Unbounded, |versions| {
+            if !versions.older.is_empty() || versions.latest.created.is_none() && versions.latest.revision <= oldest {
+                keys.push(Arc::clone(&versions.key));
+            }
+            ControlFlow::Continue(())
         });
-        let keys: Vec<Arc<str>> = keys.map(|(key, _)| Arc::clone(key)).collect();
         for key in keys {
             self.trim_key(&key, self.oldest, garbage);
         }
     }
 
-    fn trim_key(&mut self, key: &Arc<str>, upto: Revision, garbage: &mut Vec<Revision>) {
-        let Some(versions) = self.keys.get_mut(key) else { return };
-        // A version is visible until the revision of its successor.
-        let successors = versions.older.iter().skip(1).chain([&versions.latest]).take(versions.older.len());
-        let mut invisible = successors.take_while(|successor| successor.revision <= upto).count();
-        // A deletion without an older version is equivalent to no version.
-        let first = versions.older.get(invisible);
-        if first.is_some_and(|version| version.created.is_none() && version.revision <= upto) {
-            invisible += 1;
-        }
-        garbage.extend(versions.older.drain(..invisible).map(|version| version.revision));
-        if versions.older.is_empty() {
-            versions.older = Vec::new();
-            if versions.latest.created.is_none() && versions.latest.revision <= upto {
-                garbage.push(versions.latest.revision);
-                self.keys.remove(key);
+    fn trim_key(&mut self, key: &str, upto: Revision, garbage: &mut Vec<Revision>) {
+        // This never removes a value, only history.
+        let is_removed = self.keys.update(key, upto, |versions| {
+            // A version is visible until the revision of its successor.
+            let successors = versions.older.iter().skip(1).chain([&versions.latest]).take(versions.older.len());
+            let mut invisible = successors.take_while(|successor| successor.revision <= upto).count();
+            // A deletion without an older version is equivalent to no version.
+            let first = versions.older.get(invisible);
+            if first.is_some_and(|version| version.created.is_none() && version.revision <= upto) {
+                invisible += 1;
             }
+            garbage.extend(versions.older.drain(..invisible).map(|version| version.revision));
+            if !versions.older.is_empty() {
+                return false;
+            }
+            versions.older = Vec::new();
+            if versions.latest.created.is_some() || versions.latest.revision > upto {
+                return false;
+            }
+            garbage.push(versions.latest.revision);
+            true
+        });
+        if is_removed == Some(true) {
+            self.keys.remove(key, upto);
         }
     }
 
@@ -456,7 +482,12 @@ impl View {
 
     #[cfg(test)]
     pub(super) fn versions(&self) -> usize {
-        self.keys.values().map(|versions| versions.older.len() + 1).sum()
+        let mut count = 0;
+        self.keys.visit(Bound::Unbounded, |versions| {
+            count += versions.older.len() + 1;
+            ControlFlow::Continue(())
+        });
+        count
     }
 }
 
@@ -476,5 +507,19 @@ impl Versions {
             *self.older.get(newer.checked_sub(1)?)?
         };
         version.created.is_some().then_some(version)
+    }
+}
+
+impl KeyEntry for Versions {
+    fn key(&self) -> &Arc<str> {
+        &self.key
+    }
+
+    fn is_live(&self) -> bool {
+        self.latest.created.is_some()
+    }
+
+    fn is_live_at(&self, revision: Revision) -> bool {
+        self.at(revision).is_some()
     }
 }

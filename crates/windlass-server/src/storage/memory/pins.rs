@@ -1,6 +1,11 @@
 //! Paged lists in progress. The versions for their next pages are kept even after compaction.
 
-use std::{collections::HashMap, ops::Range, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    ops::Range,
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
@@ -15,6 +20,10 @@ pub(super) const LONGEST: Duration = Duration::from_mins(8);
 
 /// The time for which the last page can be read again by a client that has lost it.
 pub(super) const AFTER_LAST_PAGE: Duration = Duration::from_secs(10);
+
+/// The number of pages of a revision whose remaining count is kept, for lists of this revision that run at the same
+/// time. The next page of another list is counted again.
+const COUNTED_PAGES: usize = 32;
 
 /// The maximum number of lists. Each slows down compaction a little.
 const MAX_PINS: usize = 256;
@@ -38,6 +47,8 @@ struct Pin {
     /// body.
     kept: HashMap<Arc<str>, usize>,
     bytes: usize,
+    /// The last keys of pages, and the numbers of values after them.
+    counts: VecDeque<(Arc<str>, u64)>,
 }
 
 impl Pins {
@@ -60,7 +71,41 @@ impl Pins {
             self.released.extend(oldest);
         }
         let (until, latest) = (now + BETWEEN_PAGES, now + LONGEST);
-        self.pins.push(Pin { revision, prefix: prefix.into(), until, latest, kept: HashMap::new(), bytes: 0 });
+        self.pins.push(Pin {
+            revision,
+            prefix: prefix.into(),
+            until,
+            latest,
+            kept: HashMap::new(),
+            bytes: 0,
+            counts: VecDeque::new(),
+        });
+    }
+
+    /// Records the number of values after the last key of a page, which the next page of its list needs. Without it, the
+    /// keys that were created or deleted since would be visited for each page.
+    pub(super) fn record_count(&mut self, revision: Revision, prefix: &str, last: &Arc<str>, remaining: u64) {
+        let Some(pin) = self.find(revision, prefix) else { return };
+        if pin.counts.iter().any(|(key, _)| key == last) {
+            return;
+        }
+        if pin.counts.len() >= COUNTED_PAGES {
+            pin.counts.pop_front();
+        }
+        pin.counts.push_back((Arc::clone(last), remaining));
+    }
+
+    /// Returns the number of values that a page and all pages after it have, if it is known. `start` is the start of the
+    /// page.
+    pub(super) fn count_from(&mut self, revision: Revision, prefix: &str, start: &str) -> Option<u64> {
+        let last = start.strip_suffix('\0')?;
+        let pin = self.find(revision, prefix)?;
+        pin.counts.iter().find(|(key, _)| **key == *last).map(|(_, remaining)| *remaining)
+    }
+
+    /// Forgets all counts, because values of past revisions have been added.
+    pub(super) fn forget_counts(&mut self) {
+        self.pins.iter_mut().for_each(|pin| pin.counts.clear());
     }
 
     /// Shortens the pin of a completed list. It is not extended by reading the last page again.

@@ -3,7 +3,7 @@
 use std::{fmt, mem, sync::Arc};
 
 use futures::StreamExt as _;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 
 use super::{
@@ -40,12 +40,7 @@ impl Replica {
     /// are the keys of the values that could not be decoded, and the reasons.
     #[must_use]
     pub fn new(retention: Retention, values: Range, unreadable: Vec<(Arc<str>, String)>) -> Self {
-        let store = Store {
-            index: RwLock::new(Index::new()),
-            log: Mutex::new(Log::new(retention)),
-            retention,
-            watch_capacity: WATCH_CAPACITY,
-        };
+        let store = Store::new(retention, WATCH_CAPACITY);
         let (position, _) = watch::channel(Revision(0));
         let shared = Shared { position, unreadable: Mutex::default() };
         let replica = Self { store: Arc::new(store), shared: Arc::new(shared) };
@@ -84,7 +79,7 @@ impl Replica {
                     Delivery::Event { event, completes } => self.put_event(&mut index, event, completes),
                     Delivery::Unreadable { key, revision, completes, reason } => {
                         let key = index.shared_key(&key);
-                        index.put(&key, Version::Deleted(revision));
+                        index.put(Version::of(&key, None, revision));
                         self.shared.unreadable.lock().insert(&key, revision, &reason);
                         Delivery::Unreadable { key, revision, completes, reason }
                     }
@@ -103,10 +98,12 @@ impl Replica {
             index.unpin_excess(self.store.retention.pages, now, &mut effects.freed.versions);
             self.shared.unreadable.lock().forget_before(index.oldest());
             self.shared.position.send_replace(index.revision());
+            effects.packs = index.plain_bytes() > self.store.plain_budget;
         }
-        for watcher in effects.woken {
+        for watcher in &effects.woken {
             watcher.mailbox.wake();
         }
+        self.store.pack_cold(&effects);
     }
 
     /// Reports the progress to all watches that do not know it. Events of other keys do not. It costs little if there is no
@@ -123,9 +120,9 @@ impl Replica {
     fn put_event(&self, index: &mut Index, event: StorageEvent, completes: bool) -> Delivery {
         let StorageEvent { revision, key, current, .. } = event;
         let key = index.shared_key(&key);
-        let previous = index.latest(&key).cloned();
+        let previous = index.latest(&key).map(|value| index.stored(value));
         let current = current.map(|value| StoredValue { key: Arc::clone(&key), ..value });
-        index.put(&key, current.clone().map_or(Version::Deleted(revision), Version::Live));
+        index.put(Version::of(&key, current.clone(), revision));
         if let Some(reason) = self.shared.unreadable.lock().replace(&key, revision) {
             return Delivery::Unreadable { key, revision, completes, reason: of_previous(&reason) };
         }
@@ -154,12 +151,12 @@ impl Replica {
         let current = value.map(|value| StoredValue { key: Arc::clone(&key), ..value });
         unreadable.remove(&key);
         if let Some(value) = &current {
-            index.restore(&key, value.clone());
+            index.restore(value.clone());
         }
         if since > index.oldest() {
             let before = since.previous();
             let unknown = unreadable.reason(&key, before).map(|reason| of_previous(reason));
-            let previous = index.get(&key, before).cloned();
+            let previous = index.get(&key, before).map(|value| index.stored(value));
             log.replace(since, &key, |unread| {
                 let (key, completes) = (Arc::clone(&key), unread.progress() == since);
                 match unknown {
@@ -206,14 +203,14 @@ impl Replica {
         let index = self.store.index.read();
         let revision = index.readable(at)?;
         self.shared.unreadable.lock().check_key(key, revision)?;
-        Ok((revision, index.get(key, revision).cloned()))
+        Ok((revision, index.get(key, revision).map(|value| index.stored(value))))
     }
 
     /// Returns the body of `key` that was written at a revision, if it is in the history.
     #[must_use]
     pub fn version(&self, key: &str, modified: Revision) -> Option<StoredValue> {
         let index = self.store.index.read();
-        index.get(key, modified).filter(|value| value.modified == modified).cloned()
+        index.get(key, modified).filter(|value| value.modified == modified).map(|value| index.stored(value))
     }
 
     /// Returns the values under a prefix, in key order, like [`Storage::range`](super::super::Storage::range).

@@ -5,6 +5,8 @@ use tokio::time;
 
 use super::*;
 
+#[cfg(feature = "compression")]
+mod packed;
 mod pages;
 
 crate::storage_suite!(|| async { Arc::new(MemoryStorage::new()) as Arc<dyn Storage> });
