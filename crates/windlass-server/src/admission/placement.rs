@@ -76,13 +76,12 @@ impl Admission for TopologyLabels {
                 }
             };
             // Each binding of a pod passes here, so the node is not decoded if its labels can be read in place.
-            match node.encoded.labels() {
-                Some(labels) => labels.into_iter().for_each(|(key, value)| copy(key, value)),
-                None => {
-                    let node = node.value();
-                    let labels = node.entries(&["metadata", "labels"]);
-                    labels.for_each(|(key, value)| copy(key, value.as_str().unwrap_or_default()));
-                }
+            if let Some(labels) = node.encoded.labels() {
+                labels.into_iter().for_each(|(key, value)| copy(key, value));
+            } else {
+                let node = node.value();
+                let labels = node.entries(&["metadata", "labels"]);
+                labels.for_each(|(key, value)| copy(key, value.as_str().unwrap_or_default()));
             }
             Ok(())
         })
