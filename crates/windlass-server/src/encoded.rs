@@ -115,6 +115,25 @@ impl Encoded {
         self.render_from(self.item, revision, out);
     }
 
+    /// Appends the object as `PartialObjectMetadata` of a version of meta.k8s.io, with the bytes of its metadata. Returns
+    /// `false` if the object has to be decoded for that: its fields are not in the order of the Go struct, or it has no
+    /// revision.
+    pub(crate) fn render_partial(&self, api_version: &str, revision: Revision, out: &mut Vec<u8>) -> bool {
+        let json = &self.bytes[HEADER..];
+        if self.item == 0 || revision == Revision(0) || !json[self.item..].starts_with(b"\"metadata\":{") {
+            return false;
+        }
+        let tail = &json[self.slot..];
+        out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"");
+        out.extend_from_slice(api_version.as_bytes());
+        out.extend_from_slice(b"\",");
+        out.extend_from_slice(&json[self.item..self.slot]);
+        push_version(revision, out);
+        out.extend_from_slice(&tail[..end_of_object(tail)]);
+        out.push(b'}');
+        true
+    }
+
     /// Returns the object as a tree, with its resourceVersion. Revision 0 omits it.
     pub(crate) fn value(&self, revision: Revision) -> Value {
         let mut out = Vec::with_capacity(self.len_hint());
@@ -187,9 +206,7 @@ impl Encoded {
             return out.extend_from_slice(tail);
         }
         out.extend_from_slice(head);
-        out.extend_from_slice(VERSION_KEY);
-        push_number(revision.0, out);
-        out.push(b'"');
+        push_version(revision, out);
         out.extend_from_slice(tail);
     }
 }
@@ -270,6 +287,12 @@ fn end_of_string(rest: &[u8]) -> usize {
 
 fn as_u32(place: usize) -> u32 {
     u32::try_from(place).expect("request bodies are limited to 3 MiB")
+}
+
+fn push_version(revision: Revision, out: &mut Vec<u8>) {
+    out.extend_from_slice(VERSION_KEY);
+    push_number(revision.0, out);
+    out.push(b'"');
 }
 
 fn push_number(mut number: u64, out: &mut Vec<u8>) {
@@ -434,6 +457,35 @@ mod tests {
         let whole = r#"{"apiVersion":"ex.io/v1","kind":"Foo","metadata":{"name":"a","resourceVersion":"7","uid":"u"},"spec":{}}"#;
         assert_eq!(text(&encoded, 7), whole);
         assert_eq!(item(&encoded, 7), whole);
+    }
+
+    #[test]
+    fn partial_metadata_is_copied_without_the_rest_of_the_object() {
+        let reference =
+            json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r}", "uid": "x", "controller": true});
+        for metadata in [
+            json!({"name": "a"}),
+            json!({"labels": {"a": "}<\"\\"}}),
+            json!({"name": "a", "generateName": "g", "namespace": "n", "uid": "u", "generation": 1,
+                "creationTimestamp": "2026-01-02T03:04:05Z", "labels": {"a}": "b"}, "ownerReferences": [reference],
+                "finalizers": ["f"], "managedFields": [{"manager": "m", "operation": "Update"}]}),
+        ] {
+            let object =
+                json!({"kind": "A", "apiVersion": "v1", "metadata": metadata, "spec": {"metadata": {"name": "y"}}});
+            let encoded = Encoded::new(&object, Style::BuiltIn);
+            let mut out = Vec::new();
+            assert!(encoded.render_partial("meta.k8s.io/v1", Revision(5), &mut out));
+            let mut decoded = Vec::new();
+            push_json(&crate::table::partial(encoded.value(Revision(5))), &mut decoded);
+            assert_eq!(String::from_utf8(out), String::from_utf8(decoded));
+        }
+        let mut out = Vec::new();
+        let metadata = json!({"labels": {}, "name": "a"});
+        let custom = json!({"apiVersion": "e.io/v1", "kind": "A", "metadata": metadata});
+        assert!(!Encoded::new(&custom, Style::Custom).render_partial("meta.k8s.io/v1", Revision(5), &mut out));
+        let built_in = json!({"kind": "A", "apiVersion": "v1", "metadata": metadata});
+        assert!(!Encoded::new(&built_in, Style::BuiltIn).render_partial("meta.k8s.io/v1", Revision(0), &mut out));
+        assert_eq!(out, b"");
     }
 
     #[test]

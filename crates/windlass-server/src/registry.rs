@@ -72,7 +72,7 @@ pub(crate) use self::{
     meta::set_namespace,
     patch::PatchType,
     select::{Derived, Selection},
-    watch::{WatchItem, WatchParams, WatchSession, type_name},
+    watch::{WatchEvent, WatchItem, WatchParams, WatchSession, type_name},
 };
 
 /// The registry. Clones share the same state.

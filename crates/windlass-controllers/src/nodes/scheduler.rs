@@ -15,6 +15,7 @@
 //! spread constraints. Affinity to nominated pods is not considered, only their resources and ports.
 
 mod affinity;
+mod amounts;
 mod counts;
 mod decide;
 mod filter;

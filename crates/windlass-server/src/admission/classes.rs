@@ -126,9 +126,19 @@ pub(super) async fn cluster_object(
     plural: &str,
     name: &str,
 ) -> Result<Option<Value>, Status> {
+    Ok(cluster_item(registry, group, plural, name).await?.map(|item| item.value()))
+}
+
+/// Returns a recent state of a cluster-scoped object as it is stored.
+pub(super) async fn cluster_item(
+    registry: &Registry,
+    group: &str,
+    plural: &str,
+    name: &str,
+) -> Result<Option<Item>, Status> {
     let resources = registry.resources();
     let Some(resource) = resources.get(group, "v1", plural) else { return Ok(None) };
-    Ok(registry.peek_recent(&Target::object(resource, None, name)).await?.map(|item| item.value()))
+    registry.peek_recent(&Target::object(resource, None, name)).await
 }
 
 async fn all(registry: &Registry, group: &str, plural: &str) -> Result<Vec<Value>, Status> {

@@ -7,7 +7,7 @@ use windlass_api::{
     quota::{Evaluator, read_amounts},
 };
 
-use super::classes::cluster_object;
+use super::classes::{cluster_item, cluster_object};
 use crate::registry::{Admission, Attributes, Operation};
 use crate::{
     object::{Tree, as_object, metadata_mut, same},
@@ -68,12 +68,20 @@ impl Admission for TopologyLabels {
             if node.is_empty() {
                 return Ok(());
             }
-            let Some(node) = cluster_object(registry, "", "nodes", node).await? else { return Ok(()) };
-            for (key, value) in
-                node.entries(&["metadata", "labels"]).filter(|(key, _)| TOPOLOGY.contains(&key.as_str()))
-            {
-                let labels = metadata_mut(&mut write.object).entry("labels").or_insert(Value::Null);
-                as_object(labels).insert(key.clone(), value.clone());
+            let Some(node) = cluster_item(registry, "", "nodes", node).await? else { return Ok(()) };
+            let mut copy = |key: &str, value: &str| {
+                if TOPOLOGY.contains(&key) {
+                    let labels = metadata_mut(&mut write.object).entry("labels").or_insert(Value::Null);
+                    as_object(labels).insert(key.to_owned(), value.into());
+                }
+            };
+            // Each binding of a pod passes here, so the node is not decoded if its labels can be read in place.
+            if let Some(labels) = node.encoded.labels() {
+                labels.into_iter().for_each(|(key, value)| copy(key, value));
+            } else {
+                let node = node.value();
+                let labels = node.entries(&["metadata", "labels"]);
+                labels.for_each(|(key, value)| copy(key, value.as_str().unwrap_or_default()));
             }
             Ok(())
         })

@@ -194,7 +194,11 @@ impl Renderer {
                     return Ok(self.document(StatusCode::OK, json::encode(&none)));
                 }
                 let frame = self.frame(kind, version.api_version(), &metadata, Style::BuiltIn);
-                Ok(self.concatenate(frame, list, move |item, out| push_json(&partial(item.value(), version), out)))
+                Ok(self.concatenate(frame, list, move |item, out| {
+                    if !item.encoded.render_partial(version.api_version(), item.revision, out) {
+                        push_json(&partial(item.value(), version), out);
+                    }
+                }))
             }
             View::Whole => {
                 if self.representation.encoding == Encoding::Protobuf {

@@ -24,7 +24,7 @@ use crate::{
     flow_control::CountedWatch,
     metrics::Watching,
     offload::LARGE,
-    registry::{WatchItem, WatchSession, type_name},
+    registry::{WatchEvent, WatchItem, WatchSession, type_name},
     resource::{ResourceInfo, Shape},
     storage::Revision,
     table::{Header, IncludeObject},
@@ -88,7 +88,7 @@ impl Watch {
                     _ => Some(event.frame()),
                 }
             }
-            WatchItem::Event(event) => self.show(event.kind, event.item.value()),
+            WatchItem::Event(event) => self.partial_frame(&event).or_else(|| self.show(event.kind, event.item.value())),
             WatchItem::Bookmark { revision, initial_end } => {
                 self.show(EventType::Bookmark, bookmark(self.session.resource(), revision, initial_end))
             }
@@ -124,19 +124,42 @@ impl Watch {
         self.frame(kind, &object)
     }
 
+    /// Returns the frame of an event with partial metadata. Returns `None` if the object has to be decoded for another view.
+    fn partial_frame(&self, event: &WatchEvent) -> Option<Bytes> {
+        let Representation { encoding, view: View::Partial(version) | View::PartialList(version) } =
+            self.rendering.representation
+        else {
+            return None;
+        };
+        if encoding == Encoding::Protobuf {
+            return None;
+        }
+        let mut out = Vec::with_capacity(1024);
+        begin_frame(event.kind, &mut out);
+        if !event.item.encoded.render_partial(version.api_version(), event.item.revision, &mut out) {
+            return None;
+        }
+        out.extend_from_slice(b"}\n");
+        Some(out.into())
+    }
+
     /// Returns `None` if the object has no protobuf message. The watch then ends.
     fn frame(&self, kind: EventType, object: &Value) -> Option<Bytes> {
         if self.rendering.representation.encoding == Encoding::Protobuf {
             return Some(protobuf_frame(type_name(kind), &to_protobuf(object)?).into());
         }
         let mut out = Vec::with_capacity(256);
-        out.extend_from_slice(b"{\"type\":");
-        push_json(type_name(kind), &mut out);
-        out.extend_from_slice(b",\"object\":");
+        begin_frame(kind, &mut out);
         push_json(object, &mut out);
         out.extend_from_slice(b"}\n");
         Some(out.into())
     }
+}
+
+fn begin_frame(kind: EventType, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"type\":");
+    push_json(type_name(kind), out);
+    out.extend_from_slice(b",\"object\":");
 }
 
 /// Returns the object of a bookmark, with its fields in the order of its kind.

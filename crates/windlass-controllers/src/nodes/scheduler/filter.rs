@@ -14,7 +14,7 @@ use super::{
     affinity::AffinityState,
     profile::Profile,
     reason::{Reason, Rejection},
-    snapshot::{NodeInfo, Placed, Slot, Snapshot, Usage, amount_of},
+    snapshot::{NodeInfo, Placed, Slot, Snapshot, Usage},
     spread::{SpreadState, states},
 };
 
@@ -101,16 +101,13 @@ fn cordon() -> Taint {
 /// Checks that the node has enough of each resource. The rejection contains all that are missing.
 fn check_resources(pod: &Profile, node: &NodeInfo, usage: &Usage) -> Result<(), Rejection> {
     let mut rejection = Rejection { reasons: Vec::new(), resolvable: true };
-    if Amount::units(usage.pods + 1) > amount_of(&node.allocatable, "pods") {
+    if Amount::units(usage.pods + 1) > node.allocatable.pods() {
         rejection.reasons.push(Reason::TooManyPods);
     }
-    for (resource, amount) in &pod.demand {
-        let allocatable = amount_of(&node.allocatable, resource);
-        if amount_of(&usage.demand, resource).plus(*amount) > allocatable {
-            rejection.reasons.push(Reason::Insufficient(Arc::clone(resource)));
-            // Even an empty node is too small.
-            rejection.resolvable &= *amount <= allocatable;
-        }
-    }
+    node.allocatable.for_each_short(&usage.demand, &pod.demand, |shortage| {
+        rejection.reasons.push(Reason::Insufficient(shortage.resource));
+        // Even an empty node may be too small.
+        rejection.resolvable &= shortage.requested <= shortage.allocatable;
+    });
     if rejection.reasons.is_empty() { Ok(()) } else { Err(rejection) }
 }

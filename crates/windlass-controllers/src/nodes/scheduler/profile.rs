@@ -18,15 +18,13 @@ use windlass_api::{LabelSelector, ObjectExt, Operator, Requirement};
 
 use super::{
     super::{amount::Amount, demand::Demand, ports::HostPort},
+    amounts::Amounts,
     snapshot::Namespaces,
 };
 use crate::consumers::claims_of;
 
 /// Sorted labels.
 pub(super) type Labels = Vec<(Arc<str>, Arc<str>)>;
-
-/// Amounts by resource name.
-pub(super) type Amounts = Vec<(Arc<str>, Amount)>;
 
 /// The CPU and memory that the scores assume for a container without requests, as kube-scheduler does.
 const ASSUMED: [(&str, &str); 2] = [("cpu", "100m"), ("memory", "200Mi")];
@@ -121,11 +119,7 @@ impl Profile {
             labels: pod.labels().iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect(),
             priority: spec.priority.unwrap_or(0),
             preempts: spec.preemption_policy.as_deref() != Some("Never"),
-            demand: demand
-                .iter()
-                .filter(|(_, amount)| *amount > Amount::default())
-                .map(|(name, amount)| (name.into(), amount))
-                .collect(),
+            demand: demand.iter().filter(|(_, amount)| *amount > Amount::default()).collect(),
             assumed: ASSUMED.map(|(resource, amount)| assumed(spec, &demand, resource, amount)),
             ports: HostPort::of(pod),
             tolerations: spec.tolerations.clone().unwrap_or_default(),

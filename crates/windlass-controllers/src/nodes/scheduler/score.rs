@@ -7,7 +7,7 @@ use super::{
     super::fit::{term_matches, tolerates},
     affinity::Preferences,
     profile::Profile,
-    snapshot::{NodeInfo, Slot, Snapshot, Usage, amount_of},
+    snapshot::{NodeInfo, Slot, Snapshot, Usage},
     spread::{SpreadState, states},
 };
 
@@ -57,14 +57,15 @@ fn resources(pod: &Profile, node: &NodeInfo) -> f64 {
     let mut free = 0.0;
     let mut counted = 0.0;
     let mut fractions = [0.0_f64; 2];
-    for (position, resource) in ["cpu", "memory"].into_iter().enumerate() {
-        let allocatable = amount_of(&node.allocatable, resource);
+    let allocatable = node.allocatable.cpu_and_memory();
+    let (used_now, requested) = (demand.cpu_and_memory(), pod.demand.cpu_and_memory());
+    for (position, allocatable) in allocatable.into_iter().enumerate() {
         let used = assumed[position].plus(pod.assumed[position]).ratio(allocatable);
         if let Some(used) = used {
             free += (1.0 - used).max(0.0) * MOST;
             counted += 1.0;
         }
-        let requested = amount_of(demand, resource).plus(amount_of(&pod.demand, resource));
+        let requested = used_now[position].plus(requested[position]);
         fractions[position] = requested.ratio(allocatable).unwrap_or(0.0).min(1.0);
     }
     let least_allocated = if counted > 0.0 { free / counted } else { 0.0 };

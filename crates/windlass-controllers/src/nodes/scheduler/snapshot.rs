@@ -11,8 +11,9 @@ use windlass_api::{ObjectExt, ObjectKey};
 
 use super::{
     super::{amount::Amount, fit::Labeled, ports::HostPort},
+    amounts::Amounts,
     counts::Counts,
-    profile::{Amounts, Labels, Profile, Scope, label},
+    profile::{Labels, Profile, Scope, label},
     reason::Causes,
 };
 
@@ -156,7 +157,7 @@ impl Snapshot {
         let taints = spec.and_then(|spec| spec.taints.clone()).unwrap_or_default();
         let unschedulable = spec.and_then(|spec| spec.unschedulable) == Some(true);
         let allocatable: Amounts =
-            allocatable.into_iter().flatten().map(|(name, amount)| (shared(name), amount.into())).collect();
+            allocatable.into_iter().flatten().map(|(name, amount)| (name.as_str(), amount.into())).collect();
         let mut causes = Causes::NONE;
         let relabeled = !info.exists || info.labels != labels;
         if relabeled {
@@ -276,7 +277,7 @@ impl NodeInfo {
             labels: Labels::new(),
             taints: Vec::new(),
             unschedulable: false,
-            allocatable: Amounts::new(),
+            allocatable: Amounts::default(),
             usage: Usage::default(),
             pods: Vec::new(),
             priorities: Vec::new(),
@@ -329,19 +330,9 @@ impl Usage {
     }
 
     fn change(&mut self, pod: &Profile, with: impl Fn(Amount, Amount) -> Amount) {
-        for (resource, amount) in &pod.demand {
-            match self.demand.iter_mut().find(|(known, _)| known == resource) {
-                Some((_, own)) => *own = with(*own, *amount),
-                None => self.demand.push((Arc::clone(resource), with(Amount::default(), *amount))),
-            }
-        }
+        self.demand.combine(&pod.demand, &with);
         for (own, amount) in self.assumed.iter_mut().zip(pod.assumed) {
             *own = with(*own, amount);
         }
     }
-}
-
-/// Returns the amount of a resource.
-pub(super) fn amount_of(amounts: &[(Arc<str>, Amount)], resource: &str) -> Amount {
-    amounts.iter().find(|(name, _)| &**name == resource).map_or_else(Amount::default, |(_, amount)| *amount)
 }
