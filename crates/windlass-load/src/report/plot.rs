@@ -160,7 +160,8 @@ fn linear_ticks(top: f64) -> Vec<f64> {
     let power = 10_f64.powf(rough.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|step| *step >= rough);
     let step = step.unwrap_or(rough);
-    let count = crate::number::whole(top / step);
+    // Steps such as 0.2 are not exact.
+    let count = crate::number::whole(top / step + 1e-9);
     (0..=count).map(|number| (crate::number::float(number) * step * 1e9).round() / 1e9).collect()
 }
 
