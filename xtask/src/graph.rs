@@ -82,6 +82,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-storage", &["windlass-api", "windlass-grpc", "windlass-protobuf", "windlass-server"]),
     ("windlass-etcd", &["windlass-grpc", "windlass-server", "windlass-tls"]),
     ("windlass-scaffold", &["windlass-api"]),
+    // Its tests run against the embedded server, with the built-in controllers.
+    ("windlass-load", &["windlass-api", "windlass-client", "windlass-controllers", "windlass-envtest"]),
     ("windlass-cli", &[ALL]),
     ("windlass-examples", &[ALL]),
     ("guestbook", &["windlass"]),

@@ -17,7 +17,7 @@ use syn::{
 use crate::Result;
 
 /// The crates whose modules form layers.
-const LAYERED: [&str; 14] = [
+const LAYERED: [&str; 15] = [
     "windlass-api",
     "windlass-cache",
     "windlass-cel",
@@ -26,6 +26,7 @@ const LAYERED: [&str; 14] = [
     "windlass-etcd",
     "windlass-grpc",
     "windlass-import",
+    "windlass-load",
     "windlass-manifests",
     "windlass-protobuf",
     "windlass-serve",

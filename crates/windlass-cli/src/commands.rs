@@ -12,6 +12,7 @@ pub(crate) mod generate;
 pub(crate) mod get;
 pub(crate) mod import;
 pub(crate) mod init;
+pub(crate) mod load;
 pub(crate) mod migrate;
 pub(crate) mod proxy;
 pub(crate) mod run;

@@ -59,8 +59,8 @@ use tracing_subscriber::EnvFilter;
 use windlass_api::ErrorChain;
 
 use commands::{
-    api_resources, api_versions, completion, create, demo, edit, envtest_assets, generate, get, import, init, migrate,
-    proxy, run, snapshot, up,
+    api_resources, api_versions, completion, create, demo, edit, envtest_assets, generate, get, import, init, load,
+    migrate, proxy, run, snapshot, up,
 };
 use stand_in::StandIn;
 
@@ -131,6 +131,8 @@ enum Command {
     EnvtestAssets(envtest_assets::Options),
     /// Serve the API on a local port, with the credentials of the kubeconfig
     Proxy(proxy::Options),
+    /// Measure a cluster: play a workload, and report latencies and the objectives of SIG Scalability
+    Load(load::Options),
     /// Print a shell completion script
     Completion(completion::Options),
 }
@@ -180,6 +182,7 @@ async fn execute() -> ExitCode {
         Command::ApiVersions(options) => api_versions::run(options).await,
         Command::EnvtestAssets(options) => envtest_assets::run(&options),
         Command::Proxy(options) => proxy::run(options).await,
+        Command::Load(options) => load::run(options).await,
         Command::Completion(options) => completion::run(&options, Arguments::command()),
     })
 }
