@@ -189,12 +189,11 @@ pub(crate) fn run(part: &Part) -> Result {
         }
         Part::BenchQueue => bench_queue(),
         Part::BenchInformer(options) => {
-            let bench = match &options.bench {
-                Some(bench) => bench.clone(),
-                None => {
-                    dist_build(&["windlass-bench"])?;
-                    bench_program()
-                }
+            let bench = if let Some(bench) = &options.bench {
+                bench.clone()
+            } else {
+                dist_build(&["windlass-bench"])?;
+                bench_program()
             };
             informers::run(&bench, options)
         }

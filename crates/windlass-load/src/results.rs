@@ -392,6 +392,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::float_cmp, reason = "the values are exact")]
     fn percentiles_are_exact() {
         let latency = Percentiles::of((1..=1000).rev().map(|milli| milli * 1000).collect()).unwrap();
         assert_eq!([latency.p50, latency.p90, latency.p99, latency.max], [0.5, 0.9, 0.99, 1.0]);

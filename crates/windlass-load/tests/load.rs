@@ -1,4 +1,5 @@
 //! Runs against the embedded server, with the built-in controllers and paused time.
+#![cfg(test)]
 
 use std::{future, time::Duration};
 
@@ -41,7 +42,7 @@ fn load(env: &Environment, workload: Workload, size: Size) -> Load {
         .seed(5)
         .clock(env.clock().clone())
         .entropy(Entropy::seeded(9))
-        .timeout(Duration::from_secs(60))
+        .timeout(Duration::from_mins(1))
 }
 
 fn configs() -> Workload {

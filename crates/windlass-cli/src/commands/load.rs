@@ -99,7 +99,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         })?;
         return Ok(io::stdout().write_all(text.as_bytes())?);
     }
-    let results = options.load()?.run(shutdown::signal()).await?;
+    let results = Box::pin(options.load()?.run(shutdown::signal())).await?;
     if let Some(directory) = &options.report {
         report::write(&results, directory)?;
     }

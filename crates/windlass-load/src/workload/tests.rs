@@ -44,6 +44,7 @@ fn load_of_100_nodes_has_the_documented_size() {
 }
 
 #[test]
+#[expect(clippy::float_cmp, reason = "the values are exact")]
 fn flags_replace_the_values_of_the_file() {
     let size = Size {
         nodes: 10,

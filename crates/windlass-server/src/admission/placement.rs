@@ -77,7 +77,9 @@ impl Admission for TopologyLabels {
             };
             // Each binding of a pod passes here, so the node is not decoded if its labels can be read in place.
             if let Some(labels) = node.encoded.labels() {
-                labels.into_iter().for_each(|(key, value)| copy(key, value));
+                for (key, value) in labels {
+                    copy(key, value);
+                }
             } else {
                 let node = node.value();
                 let labels = node.entries(&["metadata", "labels"]);
