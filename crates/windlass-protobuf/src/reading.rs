@@ -312,9 +312,7 @@ impl<'a> Reading<'a> {
                 if json.is_empty() || json.trim_ascii() == b"null" { Node::Null } else { Node::Json(json) }
             }
             Special::Strings => match found(FIRST)? {
-                found if found.count == 0 => {
-                    Node::List(ListNode { field: field(FIRST), bytes: &[], depth: depth + 1 })
-                }
+                found if found.count == 0 => Node::List(ListNode { field: field(FIRST), bytes: &[], depth: depth + 1 }),
                 found => list(FIRST, &found),
             },
             Special::SchemaOrBool => match found(SECOND)? {
@@ -389,7 +387,8 @@ impl<'a> Reading<'a> {
             }
         }
         let json = self.json(node)?;
-        windlass_api::from_json(&json).map_err(|error| Error::Value { path: String::new(), problem: error.to_string().into() })
+        windlass_api::from_json(&json)
+            .map_err(|error| Error::Value { path: String::new(), problem: error.to_string().into() })
     }
 
     /// Converts a value to JSON.
@@ -466,6 +465,14 @@ impl<'a> Node<'a> {
     pub fn quantity(self) -> Option<Cow<'a, str>> {
         let Self::Quantity(text) = self else { return None };
         quantity::canonical(str::from_utf8(text).ok()?).ok()
+    }
+}
+
+impl<'a> MessageNode<'a> {
+    /// Returns the encoded message.
+    #[must_use]
+    pub const fn bytes(self) -> &'a [u8] {
+        self.bytes
     }
 }
 
@@ -567,6 +574,12 @@ fn is_empty(field: &Field, found: &Found<'_>) -> bool {
 // === impl ListNode and Elements ===
 
 impl<'a> ListNode<'a> {
+    /// Returns the part of the outer message with all items.
+    #[must_use]
+    pub const fn bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// Reads an entry of a map.
     fn pair(&self, entry: &'a [u8]) -> Result<(&'a [u8], Option<&'a [u8]>)> {
         let (mut key, mut found) = (&[][..], None);

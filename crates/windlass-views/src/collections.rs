@@ -168,7 +168,7 @@ impl<'a, T: FromView<'a>> Iterator for Members<'a, T> {
     fn next(&mut self) -> Option<Self::Item> {
         let elements = self.elements.as_mut()?;
         loop {
-            let (key, value) = elements.next_member(|text| text.decoded())?;
+            let (key, value) = elements.next_member(|key| key.decoded())?;
             // A key that is not valid is an error of the document.
             if let Some(key) = elements.checked(key)
                 && value.is_present()
