@@ -115,18 +115,15 @@ pub struct Elements<'a> {
 /// Returns a string. Each byte that is not UTF-8 becomes U+FFFD, as in JSON.
 #[must_use]
 pub fn text(bytes: &[u8]) -> Cow<'_, str> {
-    match str::from_utf8(bytes) {
-        Ok(text) => Cow::Borrowed(text),
-        Err(_) => {
-            let chunks = bytes.utf8_chunks();
-            let push = |mut text: String, chunk: std::str::Utf8Chunk<'_>| {
-                text.push_str(chunk.valid());
-                text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
-                text
-            };
-            Cow::Owned(chunks.fold(String::with_capacity(bytes.len()), push))
-        }
+    if let Ok(text) = str::from_utf8(bytes) {
+        return Cow::Borrowed(text);
     }
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    Cow::Owned(text)
 }
 
 // === impl Reading ===
@@ -198,10 +195,11 @@ impl<'a> Reading<'a> {
             Form::Value if field.omit_empty && is_empty(field, &found) => return Ok(None),
             _ => {
                 let value = match field.item {
-                    Item::Message(inner) => Some(self.joined(inner.get(), field, &found, bytes)?),
                     // An occurrence of a time replaces the value.
                     Item::Special(Special::Time | Special::MicroTime, _) => found.last,
-                    Item::Special(_, inner) => Some(self.joined(inner.get(), field, &found, bytes)?),
+                    Item::Message(inner) | Item::Special(_, inner) => {
+                        Some(self.joined(inner.get(), field, &found, bytes)?)
+                    }
                     _ => found.last,
                 };
                 self.item(field, value, depth)?

@@ -23,6 +23,7 @@ pub struct Document<'a> {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each document")]
 enum Source<'a> {
     Json(Json<'a>),
     /// `None` if the envelope cannot be read.
@@ -156,7 +157,7 @@ impl<'a> Document<'a> {
     }
 }
 
-impl<'a> Place<'a> {
+impl Place<'_> {
     /// Returns another position in the same text.
     const fn moved(self, at: usize) -> Self {
         match self {
