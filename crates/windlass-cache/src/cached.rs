@@ -114,7 +114,7 @@ impl<K> Cached<K> {
     /// The views of the built-in kinds need the feature `built-in` of windlass-views, or `views` of windlass. Custom kinds
     /// derive theirs. To keep a view for longer, create a [`Document`] of [`bytes`](Self::bytes).
     ///
-    /// An object that the server sent in protobuf is first converted to JSON, which costs about as much as decoding it.
+    /// An object that the server sent in protobuf is read in place, too.
     pub fn view<T>(&self, read: impl for<'a> FnOnce(K::View<'a>) -> T) -> Result<T, DecodeError>
     where
         K: HasView,
@@ -126,10 +126,8 @@ impl<K> Cached<K> {
     pub(crate) fn view_as<V: HasView, T>(&self, read: impl for<'a> FnOnce(V::View<'a>) -> T) -> Result<T, DecodeError> {
         scratch::with_buffer(|buffer| -> Result<T, DecodeFailure> {
             self.entry.body.copy_to(buffer, &self.entry.memory.unpacker)?;
-            if windlass_protobuf::is_protobuf(buffer) {
-                *buffer = decoding::to_json(buffer)?;
-            }
-            let document = Document::json(buffer);
+            let is_protobuf = windlass_protobuf::is_protobuf(buffer);
+            let document = if is_protobuf { Document::protobuf(buffer) } else { Document::json(buffer) };
             let result = read(document.view::<V>());
             document.check()?;
             Ok(result)

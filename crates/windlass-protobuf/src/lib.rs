@@ -18,6 +18,7 @@
 //! The modules. Each depends only on modules below it:
 //!
 //! ```text
+//! reading     single values of objects, read in place
 //! metadata    the metadata of objects, read in place
 //! deserialize protobuf → Rust types, with serde
 //! decode      protobuf → JSON, written while the messages are read
@@ -61,6 +62,7 @@
 //!
 //! After an update of the Go modules in `tools`, `cargo xtask protobuf` generates the table and the test data again.
 
+mod reading;
 mod metadata;
 mod deserialize;
 mod decode;
@@ -90,6 +92,7 @@ pub use self::{
     error::Error,
     header::{FieldHeader, WatchEvent, envelope_parts, envelope_start},
     metadata::{Metadata, OwnerReference, finalizers, labels, meta, owner_references},
+    reading::{Elements, ListNode, MessageNode, Node, Reading, TimeNode, text},
 };
 
 /// The newest minor version of Kubernetes in the table.

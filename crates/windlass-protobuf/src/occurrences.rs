@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The deepest nesting of messages. Only types that contain themselves, such as schemas, nest deeper than a dozen.
-const MAX_DEPTH: usize = 128;
+pub(crate) const MAX_DEPTH: usize = 128;
 
 /// The numbers of the fields of a map's entry.
 const KEY: u32 = 1;
@@ -231,7 +231,7 @@ pub(crate) fn problem(
 }
 
 impl Item {
-    const fn wire(self) -> u8 {
+    pub(crate) const fn wire(self) -> u8 {
         match self {
             Self::Bool | Self::Int32 | Self::Int64 => wire::VARINT,
             Self::Float64 => wire::FIXED64,

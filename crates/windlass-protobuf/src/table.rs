@@ -68,6 +68,8 @@ pub(crate) struct Message {
     pub(crate) keys: Vec<&'static str>,
     /// The indexes of the fields that are in the JSON although they are not in the message, in order.
     pub(crate) written: Vec<u16>,
+    /// The indexes of `fields` by the hash of a name. The next free place has the next name with a hash.
+    names: Vec<Option<(&'static str, u16)>>,
 }
 
 #[derive(Debug)]
@@ -143,6 +145,7 @@ impl Table {
                     index: Vec::new(),
                     keys: Vec::new(),
                     written: Vec::new(),
+                    names: Vec::new(),
                 });
             } else if let Some(line) = line.strip_prefix("kinds ") {
                 let mut words = line.split(' ');
@@ -168,7 +171,17 @@ impl Table {
         let mut keys = Vec::new();
         let mut slots = Vec::new();
         self.collect_keys(at, &mut keys, &mut slots);
+        let mut names = vec![None; (2 * keys.len() + 1).next_power_of_two()];
+        for (slot, name) in keys.iter().enumerate() {
+            let field = slots.partition_point(|first| *first <= slot) - 1;
+            let mut place = hash(name) & (names.len() - 1);
+            while names[place].is_some() {
+                place = (place + 1) & (names.len() - 1);
+            }
+            names[place] = Some((*name, u16::try_from(field).unwrap_or(u16::MAX)));
+        }
         let message = &mut self.messages[at];
+        message.names = names;
         for (field, slot) in message.fields.iter_mut().zip(slots) {
             field.slot = slot;
         }
@@ -211,6 +224,15 @@ pub(crate) fn kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
     versions.flat_map(|(version, kinds)| kinds.keys().map(|kind| (*version, *kind)))
 }
 
+/// A hash of a field's name: most names of one message differ in their length or in one of these letters.
+#[inline]
+fn hash(name: &str) -> usize {
+    let bytes = name.as_bytes();
+    let letter = |at: usize| bytes.get(at).copied().map_or(0, usize::from);
+    let length = bytes.len();
+    length ^ letter(0).wrapping_mul(31) ^ letter(length / 2).wrapping_mul(7) ^ letter(length.wrapping_sub(1)) << 2
+}
+
 // === impl MessageId ===
 
 impl MessageId {
@@ -225,6 +247,20 @@ impl Message {
     /// Returns the index of the field with a number.
     pub(crate) fn index_of(&self, number: u32) -> Option<u16> {
         self.index.get(number as usize).copied().flatten()
+    }
+
+    /// Returns the field with a name in JSON; for a name in an embedded message, the field of this message.
+    #[inline]
+    pub(crate) fn field_of(&self, name: &str) -> Option<&Field> {
+        let last = self.names.len() - 1;
+        let mut place = hash(name) & last;
+        while let Some((known, index)) = self.names[place] {
+            if known == name {
+                return self.fields.get(usize::from(index));
+            }
+            place = (place + 1) & last;
+        }
+        None
     }
 
     /// Returns the position of a key in `keys`. Keys are usually in this order, so the search starts at `expected`.

@@ -2,7 +2,10 @@
 
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
-use crate::{FromView, View, view::Elements};
+use crate::{
+    FromView, View,
+    view::{Elements, Key},
+};
 
 /// A view of a list. An absent list is empty.
 pub struct List<'a, T> {
@@ -168,7 +171,7 @@ impl<'a, T: FromView<'a>> Iterator for Members<'a, T> {
     fn next(&mut self) -> Option<Self::Item> {
         let elements = self.elements.as_mut()?;
         loop {
-            let (key, value) = elements.next_member(|text| text.decoded())?;
+            let (key, value) = elements.next_member(Key::decoded)?;
             // A key that is not valid is an error of the document.
             if let Some(key) = elements.checked(key)
                 && value.is_present()

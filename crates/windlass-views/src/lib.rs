@@ -17,6 +17,8 @@
 //! # Ok::<_, windlass_views::ViewError>(())
 //! ```
 //!
+//! [`Document::protobuf`] reads an object in protobuf in the same way. Its views return what they return for its JSON.
+//!
 //! The views of a cache's objects are `Cached::view` of windlass-cache. The modules and names are those of k8s-openapi,
 //! with the suffix `View`: `core::v1::PodView`, with the feature `built-in`. Custom kinds derive theirs.
 //!
@@ -35,8 +37,8 @@
 //!
 //! - A view returns what the decoder returns, for every object that can be decoded. If an object has two members with
 //!   one name, the last one counts.
-//! - No text makes a view panic.
-//! - An object of at most 64 members, without escapes in their names, is passed once for all fields that are read of it,
+//! - No input makes a view panic.
+//! - In JSON, an object of at most 64 members, without escapes in their names, is passed once for all fields that are read of it,
 //!   unless reads of many other objects come between. Another object is passed for each field.
 //!
 //! # What is not guaranteed
@@ -49,15 +51,16 @@
 //! The modules. Each depends only on modules below it:
 //!
 //! ```text
-//! groups       the views of the built-in kinds
-//! partial      the view of an object whose kind is not known
-//! meta         the views of metadata, conditions and selectors
-//! prelude      the names that the generated modules use
-//! types        the views of scalars, collections and values of any shape
-//! values       views of the scalar types of Kubernetes
-//! collections  views of lists and maps
-//! view         positions, and reading of values
-//! json         members, items and scalars in JSON text
+//! groups         the views of the built-in kinds
+//! partial        the view of an object whose kind is not known
+//! meta           the views of metadata, conditions and selectors
+//! prelude        the names that the generated modules use
+//! types          the views of scalars, collections and values of any shape
+//! values         views of the scalar types of Kubernetes
+//! collections    views of lists and maps
+//! view           positions, and reading of values
+//! protobuf_path  the paths of values in protobuf
+//! json           members, items and scalars in JSON text
 //! ```
 
 #[macro_use]
@@ -72,6 +75,7 @@ mod types;
 mod values;
 mod collections;
 mod view;
+mod protobuf_path;
 mod json;
 
 pub use self::{

@@ -51,6 +51,28 @@ where
     // The types of kinds encode their API version and kind.
     remove_type_meta(&mut expected, &encoded);
     assert_eq!(encoded, expected);
+    let kind: Value = serde_json::from_slice(&text).unwrap();
+    let is_known = windlass_protobuf::knows(
+        kind["apiVersion"].as_str().unwrap_or_default(),
+        kind["kind"].as_str().unwrap_or_default(),
+    );
+    assert_eq!(check_protobuf::<S>(&text), is_known, "{kind}");
+}
+
+/// Checks that the view of a value in protobuf equals that of its JSON. Returns `false` if it has no such encoding. Parts are checked inside of their kinds.
+fn check_protobuf<S>(text: &[u8]) -> bool
+where
+    S: HasView,
+    for<'a> S::View<'a>: Complete,
+{
+    let Ok(value) = windlass_protobuf::to_protobuf(text) else { return false };
+    let json = windlass_protobuf::to_json(&value).unwrap();
+    let expected = Document::json(&json).view::<S>().encode();
+    let document = Document::protobuf(&value);
+    assert_eq!(document.view::<S>().encode(), expected);
+    document.check().unwrap();
+    assert_eq!(document.root().decode::<Value>().unwrap(), serde_json::from_slice::<Value>(&json).unwrap());
+    true
 }
 
 fn remove_type_meta(expected: &mut Value, encoded: &Value) {
@@ -169,6 +191,103 @@ fn fields_are_read_like_the_decoder_does() {
     assert_eq!(limits.get("cpu").unwrap().parse().unwrap(), "0.5".parse().unwrap());
     assert_eq!(&*limits.get("memory").unwrap(), "1024");
     document.check().unwrap();
+}
+
+/// Returns a value that is read without types: all members and items, with their scalars.
+fn tree(view: View<'_>) -> Value {
+    if view.is_object() {
+        let map = view.read::<Map<'_, View<'_>>>();
+        return map.iter().map(|(key, value)| (key.into_owned(), tree(value))).collect();
+    }
+    if view.is_list() {
+        return view.read::<List<'_, View<'_>>>().iter().map(tree).collect();
+    }
+    view.decode().unwrap_or(Value::Null)
+}
+
+const PROTOBUF_POD: &str = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","labels":{"b":"2","a":"1"},
+    "creationTimestamp":"2026-01-02T03:04:05Z","generation":3,"managedFields":[{"manager":"m","fieldsV1":{"f:a":{}}}]},
+    "spec":{"nodeName":"n1","volumes":[{"name":"v","emptyDir":{"sizeLimit":"1Gi"}}],"containers":[{"name":"c","image":"i",
+    "ports":[{"containerPort":80}],"livenessProbe":{"httpGet":{"port":"web"}},"resources":{"limits":{"cpu":"500m"}}}],
+    "priority":-3,"securityContext":{"supplementalGroups":[1,2]}},
+    "status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}"#;
+
+/// Compares all that views return for a value in protobuf with the JSON of its conversion, if there is one.
+fn compare_protobuf(value: &[u8]) -> bool {
+    let document = Document::protobuf(value);
+    let read = tree(document.root());
+    let Ok(json) = windlass_protobuf::to_json(value) else { return false };
+    let expected = Document::json(&json);
+    assert_eq!(read, tree(expected.root()), "{value:?}");
+    assert!(document.check().is_ok(), "{:?}", document.check());
+    true
+}
+
+#[test]
+fn protobuf_is_read_like_its_json() {
+    let value = windlass_protobuf::to_protobuf(PROTOBUF_POD.as_bytes()).unwrap();
+    assert!(compare_protobuf(&value));
+    let document = Document::protobuf(&value);
+    let root = document.root();
+    assert_eq!(root.get::<Cow<'_, str>>("kind"), "Pod");
+    assert!(matches!(root.get::<View<'_>>("spec").get::<Option<Cow<'_, str>>>("nodeName"), Some(Cow::Borrowed("n1"))));
+    let volume = root.get::<View<'_>>("spec").get::<List<'_, View<'_>>>("volumes").first().unwrap();
+    let limit = volume.get::<View<'_>>("emptyDir").get::<Option<QuantityView<'_>>>("sizeLimit");
+    assert_eq!(&*limit.unwrap(), "1Gi", "a member of an embedded message");
+    assert!(!root.get::<View<'_>>("spec").get::<View<'_>>("hostNetwork").is_present());
+    document.check().unwrap();
+    assert_eq!(root.get::<View<'_>>("spec").get::<u32>("priority"), 0);
+    assert_eq!(
+        document.check().unwrap_err().to_string().split(": ").last(),
+        Some("-3 instead of an integer of 32 bits")
+    );
+}
+
+#[test]
+fn damaged_protobuf_is_an_error_or_equal_to_its_json() {
+    let value = windlass_protobuf::to_protobuf(PROTOBUF_POD.as_bytes()).unwrap();
+    for end in 0..value.len() {
+        compare_protobuf(&value[..end]);
+    }
+    let mut compared = 0;
+    for at in 0..value.len() {
+        for bit in 0..8 {
+            let mut changed = value.clone();
+            changed[at] ^= 1 << bit;
+            compared += usize::from(compare_protobuf(&changed));
+        }
+    }
+    assert!(compared > 500, "{compared}");
+}
+
+#[test]
+fn unusual_protobuf_is_read_like_its_json() {
+    let with = |fields: &[u8]| {
+        let mut value = windlass_protobuf::envelope_start("v1", "Pod", fields.len());
+        value.extend_from_slice(fields);
+        value
+    };
+    // A message in two parts, a map with a key twice and in another order, and an unknown field.
+    let metadata = b"\x0a\x03\x0a\x01a\x0a\x03\x1a\x01n";
+    let labels = b"\x0a\x18\x5a\x06\x0a\x01b\x12\x01x\x5a\x06\x0a\x01a\x12\x01y\x5a\x06\x0a\x01b\x12\x01z";
+    let unknown = b"\xa8\x3e\x01";
+    // Invalid UTF-8 in a name.
+    let text = b"\x0a\x04\x0a\x02\xff\xe2";
+    for fields in [&metadata[..], labels, unknown, text, &[&metadata[..], unknown, labels].concat()] {
+        assert!(compare_protobuf(&with(fields)), "{fields:?}");
+    }
+    // A packed list: spec.securityContext.supplementalGroups.
+    assert!(compare_protobuf(&with(b"\x12\x06\x72\x04\x22\x02\x01\x02")));
+    let value = with(&[&metadata[..], labels].concat());
+    let document = Document::protobuf(&value);
+    let metadata = document.root().get::<ObjectMetaView<'_>>("metadata");
+    assert_eq!((metadata.name().as_deref(), metadata.namespace().as_deref()), (Some("a"), Some("n")));
+    assert_eq!(metadata.labels().get("b").as_deref(), Some("z"));
+    let keys: Vec<_> = metadata.labels().iter().map(|(key, _)| key.into_owned()).collect();
+    assert_eq!(keys, ["a", "b"]);
+    for value in [&b""[..], b"k8s", b"k8s\0", b"{}"] {
+        assert!(Document::protobuf(value).check().is_err());
+    }
 }
 
 #[test]
@@ -316,6 +435,7 @@ mod built_in {
             let mut expected = serde_json::to_value(&source).unwrap();
             remove_type_meta(&mut expected, &encoded);
             assert_eq!(without_empty(encoded), without_empty(expected));
+            assert!(check_protobuf::<S>(body.as_bytes()), "{body}");
         }
         let mut compared = 0;
         macro_rules! compare {

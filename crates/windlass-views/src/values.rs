@@ -6,7 +6,7 @@ use k8s_openapi::{
     ByteString,
     apimachinery::pkg::apis::meta::v1::{MicroTime, Time},
 };
-use windlass_api::{Quantity, QuantityError, jiff};
+use windlass_api::{Quantity, QuantityError};
 
 use crate::{FromView, Scalar, View};
 
@@ -58,14 +58,17 @@ impl<'a> ByteStringView<'a> {
     /// Decodes the bytes. Text that is not base64 is an error of the document.
     #[must_use]
     pub fn bytes(self) -> Vec<u8> {
-        self.0.decode::<ByteString>().unwrap_or_default().0
+        match self.0.plain_bytes() {
+            Some(bytes) => bytes.to_vec(),
+            None => self.0.decode::<ByteString>().unwrap_or_default().0,
+        }
     }
 }
 
 impl<'a> Scalar<'a> for QuantityView<'a> {
     fn read(view: View<'a>) -> Option<Self> {
         match view.number() {
-            Some(number) => Some(Self(Cow::Borrowed(number))),
+            Some(number) => Some(Self(number)),
             None => view.text().map(Self),
         }
     }
@@ -79,7 +82,7 @@ impl<'a> FromView<'a> for QuantityView<'a> {
 
 impl<'a> Scalar<'a> for IntOrStringView<'a> {
     fn read(view: View<'a>) -> Option<Self> {
-        if view.number().is_some() { i32::read(view).map(Self::Int) } else { view.text().map(Self::String) }
+        if view.is_number() { i32::read(view).map(Self::Int) } else { view.text().map(Self::String) }
     }
 }
 
@@ -101,22 +104,14 @@ impl<'a> FromView<'a> for ByteStringView<'a> {
     }
 }
 
-fn timestamp(view: View<'_>) -> Option<jiff::Timestamp> {
-    let time = view.text()?.parse().ok();
-    if time.is_none() {
-        view.mismatch("a time");
-    }
-    time
-}
-
 impl<'a> Scalar<'a> for Time {
     fn read(view: View<'a>) -> Option<Self> {
-        timestamp(view).map(Self)
+        view.time().map(Self)
     }
 }
 
 impl<'a> Scalar<'a> for MicroTime {
     fn read(view: View<'a>) -> Option<Self> {
-        timestamp(view).map(Self)
+        view.time().map(Self)
     }
 }

@@ -2,18 +2,32 @@
 
 use std::{borrow::Cow, cell::RefCell, fmt};
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IntoDeserializer};
 use thiserror::Error;
 
-use crate::json::{Cursor, Damaged, Json, RawText, Type};
+use windlass_api::jiff::Timestamp;
+use windlass_protobuf::{Elements as Parts, Error, Node, Reading};
+
+use crate::{
+    json::{Cursor, Damaged, Json, RawText, Type},
+    protobuf_path,
+};
 
 /// An encoded object that is read through views.
 ///
 /// A document belongs to one thread at a time: it retains the first error, and the positions of fields that were read.
 #[derive(Debug)]
 pub struct Document<'a> {
-    json: Json<'a>,
+    source: Source<'a>,
     error: RefCell<Option<ViewError>>,
+}
+
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation for each document")]
+enum Source<'a> {
+    Json(Json<'a>),
+    /// `None` if the envelope cannot be read.
+    Protobuf(Option<Reading<'a>>),
 }
 
 /// A value in an encoded object, of any type; or an absent value. Typed views dereference to it.
@@ -23,7 +37,16 @@ pub struct View<'a>(Option<Position<'a>>);
 #[derive(Clone, Copy)]
 struct Position<'a> {
     document: &'a Document<'a>,
-    at: usize,
+    place: Place<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    /// A position in a document in JSON.
+    Json(usize),
+    /// A position in the JSON that a bytes field of a message contains.
+    Inner(&'a [u8], usize),
+    Protobuf(&'a Reading<'a>, Node<'a>),
 }
 
 /// A type with a view of its encoded form.
@@ -67,7 +90,17 @@ struct Prefix<'a>(&'a str);
 impl<'a> Document<'a> {
     /// Creates the document of an object in JSON.
     pub fn json(text: &'a [u8]) -> Self {
-        Self { json: Json::new(text), error: RefCell::default() }
+        Self { source: Source::Json(Json::new(text)), error: RefCell::default() }
+    }
+
+    /// Creates the document of an object in protobuf, with its envelope. Views return what they return for the JSON of
+    /// [`windlass_protobuf::to_json`]. A value without a known kind is an error of the document.
+    pub fn protobuf(value: &'a [u8]) -> Self {
+        let (reading, error) = match Reading::new(value) {
+            Ok(reading) => (Some(reading), None),
+            Err(error) => (None, Some(ViewError { field: String::new(), reason: error.to_string() })),
+        };
+        Self { source: Source::Protobuf(reading), error: RefCell::new(error) }
     }
 
     /// Returns the view of the whole object as this type.
@@ -77,7 +110,11 @@ impl<'a> Document<'a> {
 
     /// Returns the whole object.
     pub fn root(&self) -> View<'_> {
-        View::at(self, self.json.root())
+        match &self.source {
+            Source::Json(json) => View::at(self, Place::Json(json.root())),
+            Source::Protobuf(Some(reading)) => View::at(self, Place::Protobuf(reading, reading.root())),
+            Source::Protobuf(None) => View::ABSENT,
+        }
     }
 
     /// Returns the first error of a read so far.
@@ -85,15 +122,77 @@ impl<'a> Document<'a> {
         self.error.borrow().clone().map_or(Ok(()), Err)
     }
 
-    fn fail(&self, at: usize, reason: impl fmt::Display) {
+    fn fail(&self, place: Place<'_>, reason: impl fmt::Display) {
         let mut error = self.error.borrow_mut();
         if error.is_none() {
-            *error = Some(ViewError { field: self.json.path_of(at), reason: reason.to_string() });
+            *error = Some(ViewError { field: self.path_of(place), reason: reason.to_string() });
         }
     }
 
-    fn succeed<T>(&self, result: Result<T, Damaged>) -> Option<T> {
-        result.map_err(|Damaged { at }| self.fail(at, "the text is not JSON")).ok()
+    fn succeed<T>(&self, place: Place<'_>, result: Result<T, Damaged>) -> Option<T> {
+        result.map_err(|Damaged { at }| self.fail(place.moved(at), "the text is not JSON")).ok()
+    }
+
+    fn understand<T>(&self, place: Place<'_>, result: Result<T, Error>) -> Option<T> {
+        result.map_err(|error| self.fail(place, error)).ok()
+    }
+
+    /// Returns the path of a value. That of a value in protobuf is found by a search for its bytes.
+    fn path_of(&self, place: Place<'_>) -> String {
+        match (place, &self.source) {
+            (Place::Json(at), Source::Json(json)) => json.path_of(at),
+            (Place::Inner(text, at), Source::Protobuf(Some(reading))) => {
+                let mut path = protobuf_path::of(reading, text);
+                let inner = Json::new(text).path_of(at);
+                if !path.is_empty() && !inner.is_empty() && !inner.starts_with('[') {
+                    path.push('.');
+                }
+                path + &inner
+            }
+            (Place::Protobuf(_, node), Source::Protobuf(Some(reading))) => {
+                protobuf_path::bytes_of(node).map_or_else(String::new, |bytes| protobuf_path::of(reading, bytes))
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+impl Place<'_> {
+    /// Returns another position in the same text.
+    const fn moved(self, at: usize) -> Self {
+        match self {
+            Self::Json(_) => Self::Json(at),
+            Self::Inner(text, _) => Self::Inner(text, at),
+            Self::Protobuf(..) => self,
+        }
+    }
+}
+
+impl<'a> Position<'a> {
+    /// Calls a function with the text that contains the value, and its position there.
+    fn with_json<T>(self, read: impl FnOnce(&Json<'a>, usize) -> T) -> Option<T> {
+        match (self.place, &self.document.source) {
+            (Place::Json(at), Source::Json(json)) => Some(read(json, at)),
+            (Place::Inner(text, at), _) => Some(read(&Json::new(text), at)),
+            _ => None,
+        }
+    }
+
+    /// Like [`Self::with_json`], for a function whose error is one of the document.
+    fn in_json<T>(self, read: impl FnOnce(&Json<'a>, usize) -> Result<T, Damaged>) -> Option<T> {
+        self.with_json(read).and_then(|result| self.document.succeed(self.place, result))
+    }
+
+    fn value_type(self) -> Option<Type> {
+        let Place::Protobuf(_, node) = self.place else { return self.in_json(Json::type_at) };
+        Some(match node {
+            Node::Bool(_) => Type::Bool,
+            Node::Int(_) | Node::Float(_) => Type::Number,
+            Node::Text(_) | Node::Bytes(_) | Node::Quantity(_) | Node::Time(_) => Type::String,
+            Node::List(_) => Type::List,
+            Node::Message(_) | Node::Map(_) => Type::Object,
+            Node::Null | Node::Json(_) => Type::Null,
+        })
     }
 }
 
@@ -104,10 +203,15 @@ impl<'a> View<'a> {
     pub const ABSENT: Self = Self(None);
 
     /// Returns the value at a position; null is absent.
-    pub(crate) fn at(document: &'a Document<'a>, at: usize) -> Self {
-        match document.succeed(document.json.type_at(at)) {
+    fn at(document: &'a Document<'a>, place: Place<'a>) -> Self {
+        let place = match place {
+            Place::Protobuf(_, Node::Json(text)) => Place::Inner(text, Json::new(text).root()),
+            place => place,
+        };
+        let position = Position { document, place };
+        match position.value_type() {
             None | Some(Type::Null) => Self::ABSENT,
-            Some(_) => Self(Some(Position { document, at })),
+            Some(_) => Self(Some(position)),
         }
     }
 
@@ -133,17 +237,20 @@ impl<'a> View<'a> {
     /// another type.
     #[must_use]
     pub fn decode<T: DeserializeOwned>(self) -> Option<T> {
-        let Position { document, at } = self.0?;
-        let raw = document.succeed(document.json.raw(at))?;
-        windlass_api::from_json(raw).map_err(|error| document.fail(at, error)).ok()
+        let position @ Position { document, place } = self.0?;
+        if let Place::Protobuf(reading, node) = place {
+            return document.understand(place, reading.decode(node));
+        }
+        let raw = position.in_json(Json::raw)?;
+        windlass_api::from_json(raw).map_err(|error| document.fail(place, error)).ok()
     }
 
     /// Reports to the document that the value is not of the expected type: "an integer", for example.
     pub fn mismatch(self, expected: &str) {
-        if let Some(Position { document, at }) = self.0
-            && let Some(found) = document.succeed(document.json.type_at(at))
+        if let Some(position) = self.0
+            && let Some(found) = position.value_type()
         {
-            document.fail(at, format_args!("{found} instead of {expected}"));
+            position.document.fail(position.place, format_args!("{found} instead of {expected}"));
         }
     }
 
@@ -157,6 +264,16 @@ impl<'a> View<'a> {
         self.of_type(Type::List, "a list")
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_object(self) -> bool {
+        self.has_type(Type::Object)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_list(self) -> bool {
+        self.has_type(Type::List)
+    }
+
     fn of_type(self, expected: Type, name: &str) -> Self {
         if self.has_type(expected) {
             return self;
@@ -166,18 +283,25 @@ impl<'a> View<'a> {
     }
 
     fn has_type(self, expected: Type) -> bool {
-        self.0.is_some_and(|Position { document, at }| document.json.type_at(at) == Ok(expected))
+        self.0.is_some_and(|position| position.value_type() == Some(expected))
     }
 
     /// Returns a member of an object.
     fn field(self, name: &str) -> Self {
-        let Some(Position { document, at }) = self.as_object().0 else { return Self::ABSENT };
-        let found = document.succeed(document.json.member(at, name)).flatten();
-        found.map_or(Self::ABSENT, |at| Self::at(document, at))
+        let Some(position @ Position { document, place }) = self.as_object().0 else { return Self::ABSENT };
+        if let Place::Protobuf(reading, node) = place {
+            let found = document.understand(place, reading.member(node, name)).flatten();
+            return found.map_or(Self::ABSENT, |node| Self::at(document, Place::Protobuf(reading, node)));
+        }
+        let found = position.in_json(|json, at| json.member(at, name)).flatten();
+        found.map_or(Self::ABSENT, |at| Self::at(document, place.moved(at)))
     }
 
     /// Returns a member of an object, without retaining the positions of others.
     pub(crate) fn entry(self, key: &str) -> Self {
+        if let Some(Position { place: Place::Protobuf(..), .. }) = self.0 {
+            return self.field(key);
+        }
         let Some(mut cursor) = self.cursor() else { return Self::ABSENT };
         let mut found = Self::ABSENT;
         while let Some((is_match, value)) = cursor.next_member(|text| text.is(key)) {
@@ -190,82 +314,226 @@ impl<'a> View<'a> {
 
     /// Returns a cursor before the first element of an object or list; `None` for an absent value.
     pub(crate) fn cursor(self) -> Option<Elements<'a>> {
-        self.0.map(|Position { document, at }| Elements { document, cursor: Some(document.json.cursor(at)) })
+        let position @ Position { document, place } = self.0?;
+        let state = match place {
+            Place::Protobuf(reading, Node::Message(_)) => State::Members { reading, node: self, next: 0 },
+            Place::Protobuf(reading, node) => {
+                State::Parts(reading, document.understand(place, reading.elements(node)).flatten()?)
+            }
+            Place::Json(_) | Place::Inner(..) => State::Json(position.with_json(Json::cursor)?),
+        };
+        Some(Elements { document, place, state: Some(state) })
     }
 
     /// Reads a string.
     pub(crate) fn text(self) -> Option<Cow<'a, str>> {
-        let Position { document, at } = self.0?;
+        let position @ Position { document, place } = self.0?;
         if !self.has_type(Type::String) {
             self.mismatch("a string");
             return None;
         }
-        let text = document.succeed(document.json.string(at))?.decoded();
+        match place {
+            Place::Protobuf(_, Node::Text(bytes)) => return Some(windlass_protobuf::text(bytes)),
+            Place::Protobuf(_, node @ Node::Quantity(_)) => return node.quantity(),
+            Place::Protobuf(..) => return self.decode::<String>().map(Cow::Owned),
+            Place::Json(_) | Place::Inner(..) => {}
+        }
+        let text = position.in_json(Json::string)?.decoded();
         if text.is_none() {
-            document.fail(at, "the string is not valid");
+            document.fail(place, "the string is not valid");
         }
         text
     }
 
     /// Reads a number or a boolean with its decoder.
     fn literal<T: DeserializeOwned>(self, expected: &str) -> Option<T> {
-        let Position { document, at } = self.0?;
+        let position @ Position { document, place } = self.0?;
         if !self.has_type(Type::Number) && !self.has_type(Type::Bool) {
             self.mismatch(expected);
             return None;
         }
-        let literal = document.succeed(document.json.literal(at))?;
-        let read = serde_json::from_str(literal).ok();
+        let (literal, read) = match place {
+            Place::Protobuf(_, Node::Int(number)) => {
+                let read = T::deserialize(IntoDeserializer::<serde_json::Error>::into_deserializer(number)).ok();
+                if read.is_some() {
+                    return read;
+                }
+                (Cow::Owned(number.to_string()), None)
+            }
+            Place::Protobuf(_, Node::Bool(value)) => {
+                let text = if value { "true" } else { "false" };
+                (Cow::Borrowed(text), serde_json::from_str(text).ok())
+            }
+            Place::Protobuf(reading, node) => {
+                let text = String::from_utf8(document.understand(place, reading.json(node))?).ok()?;
+                let read = serde_json::from_str(&text).ok();
+                (Cow::Owned(text), read)
+            }
+            Place::Json(_) | Place::Inner(..) => {
+                let literal = position.in_json(Json::literal)?;
+                (Cow::Borrowed(literal), serde_json::from_str(literal).ok())
+            }
+        };
         if read.is_none() {
-            document.fail(at, format_args!("{literal} instead of {expected}"));
+            document.fail(place, format_args!("{literal} instead of {expected}"));
         }
         read
     }
 
     /// Returns a number as written, if the value is one.
-    pub(crate) fn number(self) -> Option<&'a str> {
-        let Position { document, at } = self.0.filter(|_| self.has_type(Type::Number))?;
-        document.succeed(document.json.literal(at))
+    pub(crate) fn number(self) -> Option<Cow<'a, str>> {
+        let position = self.0.filter(|_| self.has_type(Type::Number))?;
+        match position.place {
+            Place::Protobuf(reading, node) => {
+                let text = position.document.understand(position.place, reading.json(node))?;
+                String::from_utf8(text).ok().map(Cow::Owned)
+            }
+            Place::Json(_) | Place::Inner(..) => position.in_json(Json::literal).map(Cow::Borrowed),
+        }
+    }
+
+    /// Reports whether the value is a number.
+    pub(crate) fn is_number(self) -> bool {
+        self.has_type(Type::Number)
+    }
+
+    /// Returns bytes that are not encoded in base64.
+    pub(crate) fn plain_bytes(self) -> Option<&'a [u8]> {
+        match self.0?.place {
+            Place::Protobuf(_, Node::Bytes(bytes)) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Reads a time.
+    pub(crate) fn time(self) -> Option<Timestamp> {
+        let time = match self.0?.place {
+            Place::Protobuf(_, Node::Time(time)) => {
+                let (seconds, nanos) = time.parts();
+                i32::try_from(nanos).ok().and_then(|nanos| Timestamp::new(seconds, nanos).ok())
+            }
+            _ => self.text()?.parse().ok(),
+        };
+        if time.is_none() {
+            self.mismatch("a time");
+        }
+        time
     }
 }
 
 impl fmt::Debug for View<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some(Position { document, at }) => write!(f, "View({:?})", document.json.path_of(at)),
+            Some(Position { document, place }) => write!(f, "View({:?})", document.path_of(place)),
             None => f.write_str("View(absent)"),
         }
     }
 }
 
 /// The elements of an object or list. Ends at damaged text, which is an error of the document.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Elements<'a> {
     document: &'a Document<'a>,
+    /// The position of the object or list.
+    place: Place<'a>,
     /// `None` after the end.
-    cursor: Option<Cursor<'a>>,
+    state: Option<State<'a>>,
+}
+
+#[derive(Clone, Copy)]
+enum State<'a> {
+    Json(Cursor<'a>),
+    Parts(&'a Reading<'a>, Parts<'a>),
+    /// The members of a message, from this number on.
+    Members {
+        reading: &'a Reading<'a>,
+        node: View<'a>,
+        next: usize,
+    },
+}
+
+/// The key of a member.
+#[derive(Clone, Copy)]
+pub(crate) enum Key<'a> {
+    Json(RawText<'a>),
+    Protobuf(&'a [u8]),
+}
+
+impl<'a> Key<'a> {
+    /// Returns the key; `None` if it is not valid.
+    pub(crate) fn decoded(self) -> Option<Cow<'a, str>> {
+        match self {
+            Self::Json(text) => text.decoded(),
+            Self::Protobuf(bytes) => Some(windlass_protobuf::text(bytes)),
+        }
+    }
+
+    fn is(self, other: &str) -> bool {
+        match self {
+            Self::Json(text) => text.is(other),
+            Self::Protobuf(_) => self.decoded().is_some_and(|text| text == other),
+        }
+    }
 }
 
 impl<'a> Elements<'a> {
     /// Returns a property of the next key, and the value.
-    pub(crate) fn next_member<T>(&mut self, key: impl FnOnce(RawText<'a>) -> T) -> Option<(T, View<'a>)> {
-        let member = self.document.succeed(self.cursor.as_mut()?.next_member()).flatten();
-        self.cursor = self.cursor.filter(|_| member.is_some());
-        member.map(|member| (key(member.key), View::at(self.document, member.value)))
+    pub(crate) fn next_member<T>(&mut self, key: impl FnOnce(Key<'a>) -> T) -> Option<(T, View<'a>)> {
+        let member = self.member();
+        self.state = self.state.filter(|_| member.is_some());
+        member.map(|(text, value)| (key(text), value))
+    }
+
+    fn member(&mut self) -> Option<(Key<'a>, View<'a>)> {
+        let Self { document, place, state } = self;
+        let (document, place) = (*document, *place);
+        match state.as_mut()? {
+            State::Json(cursor) => {
+                let member = document.succeed(place, cursor.next_member()).flatten()?;
+                Some((Key::Json(member.key), View::at(document, place.moved(member.value))))
+            }
+            State::Parts(reading, parts) => {
+                let (key, node) = document.understand(place, reading.next_entry(parts)).flatten()?;
+                Some((Key::Protobuf(key), View::at(document, Place::Protobuf(reading, node))))
+            }
+            State::Members { reading, node, next } => {
+                let Place::Protobuf(_, Node::Message(message)) = place else { return None };
+                for name in reading.names(message).skip(*next) {
+                    *next += 1;
+                    let value = node.field(name);
+                    // Null members are passed here instead of by the caller.
+                    if value.is_present() {
+                        return Some((Key::Protobuf(name.as_bytes()), value));
+                    }
+                }
+                None
+            }
+        }
     }
 
     /// Returns a key, or reports that it is not valid.
     pub(crate) fn checked<T>(&self, key: Option<T>) -> Option<T> {
-        if let (None, Some(cursor)) = (&key, &self.cursor) {
-            self.document.fail(cursor.at(), "a key is not valid");
+        if let (None, Some(State::Json(cursor))) = (&key, &self.state) {
+            self.document.fail(self.place.moved(cursor.at()), "a key is not valid");
         }
         key
     }
 
     pub(crate) fn next_item(&mut self) -> Option<View<'a>> {
-        let item = self.document.succeed(self.cursor.as_mut()?.next_item()).flatten();
-        self.cursor = self.cursor.filter(|_| item.is_some());
-        item.map(|at| View::at(self.document, at))
+        let (document, place) = (self.document, self.place);
+        let item = match self.state.as_mut()? {
+            State::Json(cursor) => {
+                let item = document.succeed(place, cursor.next_item()).flatten();
+                item.map(|at| View::at(document, place.moved(at)))
+            }
+            State::Parts(reading, parts) => {
+                let item = document.understand(place, reading.next_item(parts)).flatten();
+                item.map(|node| View::at(document, Place::Protobuf(reading, node)))
+            }
+            State::Members { .. } => None,
+        };
+        self.state = self.state.filter(|_| item.is_some());
+        item
     }
 }
 

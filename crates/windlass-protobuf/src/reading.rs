@@ -1,0 +1,659 @@
+//! Objects that are read in place: single values are found without decoding the others.
+//!
+//! A [`Node`] is a value at its position in the encoded object. It has the JSON form that [`to_json`](crate::to_json)
+//! writes: an absent member is absent there, and fields of embedded messages are members of the outer object.
+
+use std::borrow::Cow;
+
+use serde::de::DeserializeOwned;
+
+use self::merged::Merged;
+use crate::{
+    Error, NEWEST_MINOR, decode, deserialize,
+    envelope::Envelope,
+    json,
+    occurrences::{MAX_DEPTH, low, malformed, problem},
+    quantity,
+    table::{Field, Form, Item, Message, Special},
+    time::{Precision, Time},
+    wire::{self, Malformed, Reader, Span, narrow},
+};
+
+mod merged;
+
+/// The fields of the messages of special types, and those of a map's entry.
+const FIRST: u32 = 1;
+const SECOND: u32 = 2;
+const THIRD: u32 = 3;
+
+/// The values of `type` in an `IntOrString`.
+const INTEGER: u64 = 0;
+const STRING: u64 = 1;
+
+type Result<T> = std::result::Result<T, Error>;
+
+/// An object in protobuf that is read in place.
+///
+/// ```
+/// use windlass_protobuf::{Node, Reading};
+///
+/// let value = windlass_protobuf::to_protobuf(br#"{"kind":"Pod","apiVersion":"v1","spec":{"nodeName":"n"}}"#)?;
+/// let reading = Reading::new(&value)?;
+/// let spec = reading.member(reading.root(), "spec")?.unwrap();
+/// assert!(matches!(reading.member(spec, "nodeName")?, Some(Node::Text(b"n"))));
+/// # Ok::<_, windlass_protobuf::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Reading<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    message: &'static Message,
+    input: &'a [u8],
+    /// Messages whose occurrences are not next to each other.
+    merged: Merged,
+}
+
+/// A value of an object that is read in place.
+#[derive(Clone, Copy, Debug)]
+pub enum Node<'a> {
+    /// Null, which is also the zero time.
+    Null,
+    /// A boolean.
+    Bool(bool),
+    /// An integer.
+    Int(i64),
+    /// A floating-point number, which is finite.
+    Float(f64),
+    /// A string. Its bytes may be invalid UTF-8: see [`text`].
+    Text(&'a [u8]),
+    /// Bytes, which JSON has in base64.
+    Bytes(&'a [u8]),
+    /// A quantity, which may not be canonical: see [`Node::quantity`].
+    Quantity(&'a [u8]),
+    /// A time.
+    Time(TimeNode),
+    /// JSON in a bytes field.
+    Json(&'a [u8]),
+    /// An object with the fields of a message.
+    Message(MessageNode<'a>),
+    /// A list.
+    List(ListNode<'a>),
+    /// An object with any keys.
+    Map(ListNode<'a>),
+}
+
+/// A time that is read in place.
+#[derive(Clone, Copy, Debug)]
+pub struct TimeNode(Time, Precision);
+
+/// A message that is read in place.
+#[derive(Clone, Copy, Debug)]
+pub struct MessageNode<'a> {
+    message: &'static Message,
+    bytes: &'a [u8],
+    depth: u8,
+    is_root: bool,
+}
+
+/// A list or a map that is read in place.
+#[derive(Clone, Copy, Debug)]
+pub struct ListNode<'a> {
+    field: &'static Field,
+    /// The part of the outer message with all items.
+    bytes: &'a [u8],
+    depth: u8,
+}
+
+/// The items of a list, or the entries of a map.
+#[derive(Clone, Copy, Debug)]
+pub struct Elements<'a> {
+    list: ListNode<'a>,
+    /// The rest of a packed list.
+    packed: &'a [u8],
+}
+
+/// Returns a string. Each byte that is not UTF-8 becomes U+FFFD, as in JSON.
+#[must_use]
+pub fn text(bytes: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = str::from_utf8(bytes) {
+        return Cow::Borrowed(text);
+    }
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    Cow::Owned(text)
+}
+
+// === impl Reading ===
+
+impl<'a> Reading<'a> {
+    /// Reads the envelope of an object.
+    pub fn new(value: &'a [u8]) -> Result<Self> {
+        let Envelope { api_version, kind, raw } = Envelope::read(value)?;
+        let message = crate::message_of(api_version, kind)?;
+        Ok(Self { api_version, kind, message, input: raw.of(value), merged: Merged::default() })
+    }
+
+    /// Returns the whole object.
+    pub fn root(&self) -> Node<'_> {
+        Node::Message(MessageNode { message: self.message, bytes: self.input, depth: 0, is_root: true })
+    }
+
+    /// Returns a member of an object; `None` if the object has no such member, or the value is not an object.
+    ///
+    /// JSON in a bytes field has no members here.
+    pub fn member<'r>(&'r self, node: Node<'r>, name: &str) -> Result<Option<Node<'r>>> {
+        match node {
+            Node::Message(node) => {
+                let found = self.field(node, name)?;
+                Ok(match (found, name) {
+                    (None, "kind") if node.is_root => Some(Node::Text(self.kind.as_bytes())),
+                    (None, "apiVersion") if node.is_root => Some(Node::Text(self.api_version.as_bytes())),
+                    (found, _) => found,
+                })
+            }
+            Node::Map(map) => {
+                let (mut elements, mut found) = (Elements::new(map), None);
+                while let Some(entry) = elements.next_span()? {
+                    let (key, value) = map.pair(entry)?;
+                    if key == name.as_bytes() || str::from_utf8(key).is_err() && text(key) == name {
+                        found = Some(value);
+                    }
+                }
+                found.map(|value| self.item(map.field, value, map.depth)).transpose()
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn field<'r>(&'r self, node: MessageNode<'r>, name: &str) -> Result<Option<Node<'r>>> {
+        let MessageNode { message, bytes, depth, .. } = node;
+        let Some(field) = message.field_of(name) else { return Ok(None) };
+        if usize::from(depth) > MAX_DEPTH {
+            return Err(problem(message, None, 0, "more than 128 nested messages"));
+        }
+        if !field.minors.contains(&NEWEST_MINOR) {
+            return Ok(None);
+        }
+        let found = Found::of(message, field, bytes)?;
+        if found.count == 0 && !field.is_always_written {
+            return Ok(None);
+        }
+        if field.form == Form::Embedded {
+            let Item::Message(inner) = field.item else { return Ok(None) };
+            let bytes = self.joined(inner.get(), field, &found, bytes)?;
+            return self.field(MessageNode { message: inner.get(), bytes, depth: depth + 1, is_root: false }, name);
+        }
+        let list = || ListNode { field, bytes: &bytes[found.start..found.end], depth: depth + 1 };
+        let value = match field.form {
+            Form::Pointer | Form::List | Form::Map if found.count == 0 => Node::Null,
+            Form::List => Node::List(list()),
+            Form::Map => Node::Map(list()),
+            Form::Value if found.count == 0 && field.item.is_nil_without_value() => Node::Null,
+            Form::Value if field.omit_empty && is_empty(field, &found) => return Ok(None),
+            _ => {
+                let value = match field.item {
+                    // An occurrence of a time replaces the value.
+                    Item::Special(Special::Time | Special::MicroTime, _) => found.last,
+                    Item::Message(inner) | Item::Special(_, inner) => {
+                        Some(self.joined(inner.get(), field, &found, bytes)?)
+                    }
+                    _ => found.last,
+                };
+                self.item(field, value, depth)?
+            }
+        };
+        Ok(if field.omit_zero && matches!(value, Node::Null) { None } else { Some(value) })
+    }
+
+    /// Returns a message as one part. Several occurrences are merged, which is the message of their joined bytes.
+    fn joined<'r>(
+        &'r self,
+        message: &'static Message,
+        field: &'static Field,
+        found: &Found<'r>,
+        outer: &'r [u8],
+    ) -> Result<&'r [u8]> {
+        if found.count < 2 {
+            return Ok(found.last.unwrap_or_default());
+        }
+        let outer = &outer[found.start..found.end];
+        self.merged.get_or_insert(outer, message.name, || {
+            let (mut joined, mut elements) = (Vec::new(), Elements::new(ListNode { field, bytes: outer, depth: 0 }));
+            while let Some(part) = elements.next_span()? {
+                joined.extend_from_slice(part);
+            }
+            Ok(joined)
+        })
+    }
+
+    /// Returns one value; without bytes, Go's zero value.
+    fn item<'r>(&'r self, field: &'static Field, value: Option<&'r [u8]>, depth: u8) -> Result<Node<'r>> {
+        let bytes = value.unwrap_or_default();
+        Ok(match field.item {
+            Item::Message(inner) => {
+                Node::Message(MessageNode { message: inner.get(), bytes, depth: depth + 1, is_root: false })
+            }
+            Item::Special(special, inner) => self.special(special, inner.get(), bytes, depth + 1)?,
+            Item::String => Node::Text(bytes),
+            Item::Bytes => Node::Bytes(bytes),
+            Item::Bool => Node::Bool(number(bytes) != 0),
+            Item::Int32 => Node::Int(low(number(bytes)).into()),
+            Item::Int64 => Node::Int(number(bytes).cast_signed()),
+            Item::Float64 => match float(bytes) {
+                number if number.is_finite() => Node::Float(number),
+                number => {
+                    let text = format!("JSON has no number {number}");
+                    return Err(Error::Protobuf {
+                        message: "double",
+                        field: Some(field.name),
+                        offset: 0,
+                        problem: text.into(),
+                    });
+                }
+            },
+        })
+    }
+
+    /// Returns a value of a type with its own JSON encoding.
+    fn special<'r>(
+        &'r self,
+        special: Special,
+        message: &'static Message,
+        bytes: &'r [u8],
+        depth: u8,
+    ) -> Result<Node<'r>> {
+        if usize::from(depth) > MAX_DEPTH {
+            return Err(problem(message, None, 0, "more than 128 nested messages"));
+        }
+        let field = |number: u32| &message.fields[number as usize - 1];
+        let found = |number: u32| Found::of(message, field(number), bytes);
+        let list = |number: u32, found: &Found<'_>| {
+            Node::List(ListNode { field: field(number), bytes: &bytes[found.start..found.end], depth: depth + 1 })
+        };
+        let schema = |number: u32, found: &Found<'r>| {
+            let Item::Message(inner) = field(number).item else { return Ok(Node::Null) };
+            let joined = self.joined(inner.get(), field(number), found, bytes)?;
+            self.item(field(number), Some(joined), depth)
+        };
+        Ok(match special {
+            Special::Quantity => match found(FIRST)?.last {
+                Some(text) => {
+                    check_quantity(message, text)?;
+                    Node::Quantity(text)
+                }
+                None => Node::Quantity(b"0"),
+            },
+            Special::IntOrString => match found(FIRST)?.last.map_or(INTEGER, number) {
+                INTEGER => Node::Int(low(found(SECOND)?.last.map_or(0, number)).into()),
+                STRING => Node::Text(found(THIRD)?.last.unwrap_or_default()),
+                other => return Err(problem(message, Some("type"), 0, format!("the unknown type {other}"))),
+            },
+            Special::Time | Special::MicroTime if bytes.is_empty() => Node::Null,
+            Special::Time | Special::MicroTime => {
+                let precision = if special == Special::Time { Precision::Seconds } else { Precision::Micros };
+                let seconds = found(FIRST)?.last.map_or(0, number).cast_signed();
+                let nanos = low(found(SECOND)?.last.map_or(0, number));
+                match Time::from_parts(seconds, nanos, precision) {
+                    Some(time) if time.is_zero() => Node::Null,
+                    Some(time) => Node::Time(TimeNode(time, precision)),
+                    None => {
+                        let text = "a year that is negative or has more than five digits";
+                        return Err(problem(message, Some("seconds"), 0, text));
+                    }
+                }
+            }
+            Special::Raw => {
+                let json = found(FIRST)?.last.unwrap_or_default();
+                if json.is_empty() || json.trim_ascii() == b"null" { Node::Null } else { Node::Json(json) }
+            }
+            Special::Strings => match found(FIRST)? {
+                found if found.count == 0 => Node::List(ListNode { field: field(FIRST), bytes: &[], depth: depth + 1 }),
+                found => list(FIRST, &found),
+            },
+            Special::SchemaOrBool => match found(SECOND)? {
+                none if none.count == 0 => Node::Bool(found(FIRST)?.last.map_or(0, number) != 0),
+                found => schema(SECOND, &found)?,
+            },
+            Special::SchemaOrArray | Special::SchemaOrStrings => {
+                let items = found(SECOND)?;
+                let single = found(FIRST)?;
+                if items.count > 0 {
+                    list(SECOND, &items)
+                } else if single.count == 0 {
+                    Node::Null
+                } else {
+                    schema(FIRST, &single)?
+                }
+            }
+        })
+    }
+
+    /// Returns the elements of a list or a map, and none of another value. The keys of a map are in their order, each
+    /// once, as in JSON.
+    pub fn elements<'r>(&'r self, node: Node<'r>) -> Result<Option<Elements<'r>>> {
+        match node {
+            Node::List(list) => Ok(Some(Elements::new(list))),
+            Node::Map(map) => {
+                let (mut elements, mut last) = (Elements::new(map), None);
+                while let Some(entry) = elements.next_span()? {
+                    let (key, _) = map.pair(entry)?;
+                    if last.is_some_and(|last| last >= key) {
+                        let bytes = self.merged.get_or_insert(map.bytes, "", || map.sorted())?;
+                        return Ok(Some(Elements::new(ListNode { bytes, ..map })));
+                    }
+                    last = Some(key);
+                }
+                Ok(Some(Elements::new(map)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns the next item of a list.
+    pub fn next_item<'r>(&'r self, elements: &mut Elements<'r>) -> Result<Option<Node<'r>>> {
+        let Some(item) = elements.next_span()? else { return Ok(None) };
+        // The depth of a list is that of its items.
+        self.item(elements.list.field, Some(item), elements.list.depth - 1).map(Some)
+    }
+
+    /// Returns the next entry of a map.
+    pub fn next_entry<'r>(&'r self, elements: &mut Elements<'r>) -> Result<Option<(&'r [u8], Node<'r>)>> {
+        let Some(entry) = elements.next_span()? else { return Ok(None) };
+        let (key, value) = elements.list.pair(entry)?;
+        Ok(Some((key, self.item(elements.list.field, value, elements.list.depth - 1)?)))
+    }
+
+    /// Returns the names of the members of a message's object, in the order of JSON. Some may be absent.
+    pub fn names(&self, node: MessageNode<'_>) -> impl Iterator<Item = &'static str> + use<> {
+        let head: &[&str] = if node.is_root { &["kind", "apiVersion"] } else { &[] };
+        let message = node.message;
+        let head = head.iter().copied().filter(|name| message.field_of(name).is_none());
+        head.chain(message.keys.iter().copied())
+    }
+
+    /// Decodes a value. Nulls that the type does not accept are decoded as by [`windlass_api::from_json`].
+    pub fn decode<T: DeserializeOwned>(&self, node: Node<'_>) -> Result<T> {
+        if let Node::Message(MessageNode { message, bytes, is_root, .. }) = node {
+            let head = [("kind", self.kind), ("apiVersion", self.api_version)];
+            let head = if is_root { &head[..] } else { &[] };
+            let span = Span { start: 0, end: narrow(bytes.len()) };
+            if let Ok(value) = deserialize::deserialize(message, head, bytes, span, NEWEST_MINOR) {
+                return Ok(value);
+            }
+        }
+        let json = self.json(node)?;
+        windlass_api::from_json(&json)
+            .map_err(|error| Error::Value { path: String::new(), problem: error.to_string().into() })
+    }
+
+    /// Converts a value to JSON.
+    pub fn json(&self, node: Node<'_>) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        self.write(node, &mut out)?;
+        Ok(out)
+    }
+
+    fn write<'r>(&'r self, node: Node<'r>, out: &mut Vec<u8>) -> Result<()> {
+        match node {
+            Node::Null => out.extend_from_slice(b"null"),
+            Node::Bool(value) => out.extend_from_slice(if value { b"true" } else { b"false" }),
+            Node::Int(number) => json::integer(out, number),
+            Node::Float(number) => {
+                json::float(out, number);
+            }
+            Node::Text(bytes) => json::string(out, bytes),
+            Node::Bytes(bytes) => json::bytes(out, bytes),
+            Node::Quantity(_) => json::string(out, node.quantity().unwrap_or_default().as_bytes()),
+            Node::Time(TimeNode(time, precision)) => time.write(out, precision),
+            Node::Json(json) => json::compact(out, json).map_err(|(offset, reason)| Error::Protobuf {
+                message: "RawExtension",
+                field: Some("raw"),
+                offset,
+                problem: format!("not JSON: {reason}").into(),
+            })?,
+            Node::Message(MessageNode { message, bytes, is_root, .. }) => {
+                let head = [("kind", self.kind), ("apiVersion", self.api_version)];
+                let head = if is_root { &head[..] } else { &[] };
+                let span = Span { start: 0, end: narrow(bytes.len()) };
+                decode::decode(message, head, bytes, span, NEWEST_MINOR, out)?;
+            }
+            Node::List(list) => {
+                out.push(b'[');
+                let mut elements = Elements::new(list);
+                while let Some(item) = self.next_item(&mut elements)? {
+                    separate(out, b'[');
+                    self.write(item, out)?;
+                }
+                out.push(b']');
+            }
+            Node::Map(_) => {
+                out.push(b'{');
+                let mut is_first = true;
+                if let Some(mut elements) = self.elements(node)? {
+                    while let Some((key, value)) = self.next_entry(&mut elements)? {
+                        if !std::mem::take(&mut is_first) {
+                            out.push(b',');
+                        }
+                        json::string(out, key);
+                        out.push(b':');
+                        self.write(value, out)?;
+                    }
+                }
+                out.push(b'}');
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes a comma, except after the opening bracket of the list that is being written.
+fn separate(out: &mut Vec<u8>, opening: u8) {
+    if out.last() != Some(&opening) {
+        out.push(b',');
+    }
+}
+
+// === impl Node ===
+
+impl<'a> Node<'a> {
+    /// Returns the canonical text of a quantity; `None` for another value.
+    pub fn quantity(self) -> Option<Cow<'a, str>> {
+        let Self::Quantity(text) = self else { return None };
+        quantity::canonical(str::from_utf8(text).ok()?).ok()
+    }
+}
+
+impl<'a> MessageNode<'a> {
+    /// Returns the encoded message.
+    #[must_use]
+    pub const fn bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+}
+
+impl TimeNode {
+    /// Returns the seconds since 1970, and the nanoseconds after them.
+    #[must_use]
+    pub const fn parts(self) -> (i64, u32) {
+        (self.0.seconds, self.0.nanos)
+    }
+}
+
+fn check_quantity(message: &'static Message, bytes: &[u8]) -> Result<()> {
+    let error = |text: String| problem(message, Some("string"), 0, text);
+    let text = str::from_utf8(bytes).map_err(|_| error("invalid UTF-8".to_owned()))?;
+    quantity::canonical(text).map(drop).map_err(|reason| error(reason.to_string()))
+}
+
+// === Occurrences ===
+
+/// The occurrences of a field in a message.
+struct Found<'a> {
+    count: usize,
+    /// The positions before the first and after the last occurrence.
+    start: usize,
+    end: usize,
+    /// The value of the last occurrence, without its length.
+    last: Option<&'a [u8]>,
+}
+
+impl<'a> Found<'a> {
+    fn of(message: &'static Message, field: &'static Field, bytes: &'a [u8]) -> Result<Self> {
+        let mut found = Self { count: 0, start: 0, end: 0, last: None };
+        let mut reader = reader(bytes);
+        while !reader.is_at_end() {
+            let start = reader.position() as usize;
+            let (number, wire) = reader.tag().map_err(|error| malformed(message, None, error))?;
+            if number != field.number {
+                reader.skip(wire).map_err(|error| malformed(message, None, error))?;
+                continue;
+            }
+            let is_packed = wire == wire::BYTES && field.form == Form::List;
+            if wire != wire_of(field) && !is_packed {
+                return Err(malformed(message, Some(field), reader.wrong_wire(wire)));
+            }
+            let value = value(&mut reader, wire, bytes).map_err(|error| malformed(message, Some(field), error))?;
+            // An empty packed list has no items.
+            if wire != wire_of(field) && value.is_empty() {
+                continue;
+            }
+            if found.count == 0 {
+                found.start = start;
+            }
+            found.count += 1;
+            found.end = reader.position() as usize;
+            found.last = Some(value);
+        }
+        Ok(found)
+    }
+}
+
+fn reader(bytes: &[u8]) -> Reader<'_> {
+    Reader::new(bytes, Span { start: 0, end: narrow(bytes.len()) })
+}
+
+fn wire_of(field: &Field) -> u8 {
+    if field.form == Form::Map { wire::BYTES } else { field.item.wire() }
+}
+
+/// Reads a value and returns its content.
+fn value<'a>(reader: &mut Reader<'a>, wire: u8, bytes: &'a [u8]) -> std::result::Result<&'a [u8], Malformed> {
+    if wire == wire::BYTES {
+        return Ok(reader.bytes()?.of(bytes));
+    }
+    let start = reader.position() as usize;
+    reader.skip(wire)?;
+    Ok(&bytes[start..reader.position() as usize])
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    reader(bytes).varint().unwrap_or_default()
+}
+
+fn float(bytes: &[u8]) -> f64 {
+    f64::from_bits(reader(bytes).fixed64().unwrap_or_default())
+}
+
+/// Reports whether `omitempty` applies to a field that is not a pointer, a list or a map.
+fn is_empty(field: &Field, found: &Found<'_>) -> bool {
+    let Some(last) = found.last else { return !field.is_always_written };
+    match field.item {
+        Item::String | Item::Bytes => last.is_empty(),
+        Item::Bool | Item::Int64 => number(last) == 0,
+        Item::Int32 => low(number(last)) == 0,
+        Item::Float64 => float(last) == 0.0,
+        Item::Message(_) | Item::Special(..) => false,
+    }
+}
+
+// === impl ListNode and Elements ===
+
+impl<'a> ListNode<'a> {
+    /// Returns the part of the outer message with all items.
+    #[must_use]
+    pub const fn bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Reads an entry of a map.
+    fn pair(&self, entry: &'a [u8]) -> Result<(&'a [u8], Option<&'a [u8]>)> {
+        let (mut key, mut found) = (&[][..], None);
+        let mut reader = reader(entry);
+        let read = (|| {
+            while !reader.is_at_end() {
+                let (number, wire) = reader.tag()?;
+                match number {
+                    FIRST if wire == wire::BYTES => key = value(&mut reader, wire, entry)?,
+                    SECOND if wire == self.field.item.wire() => found = Some(value(&mut reader, wire, entry)?),
+                    FIRST | SECOND => return Err(reader.wrong_wire(wire)),
+                    _ => reader.skip(wire)?,
+                }
+            }
+            Ok(())
+        })();
+        read.map(|()| (key, found)).map_err(|error| self.malformed(error))
+    }
+
+    /// Returns the entries of a map in the order of their keys. Of equal keys, the last one counts.
+    fn sorted(self) -> Result<Vec<u8>> {
+        let (mut elements, mut entries) = (Elements::new(self), Vec::new());
+        while let Some(entry) = elements.next_span()? {
+            entries.push((self.pair(entry)?.0, entry));
+        }
+        entries.sort_by_key(|(key, _)| *key);
+        let mut out = wire::Writer::with_capacity(self.bytes.len());
+        // Backwards, as the writer does.
+        let mut last = None;
+        for (key, entry) in entries.into_iter().rev() {
+            if last != Some(key) {
+                out.bytes(self.field.number, entry);
+            }
+            last = Some(key);
+        }
+        Ok(out.finish())
+    }
+
+    fn malformed(&self, error: Malformed) -> Error {
+        let Malformed { offset, problem } = error;
+        Error::Protobuf { message: "object", field: Some(self.field.name), offset, problem }
+    }
+}
+
+impl<'a> Elements<'a> {
+    fn new(list: ListNode<'a>) -> Self {
+        Self { list, packed: &[] }
+    }
+
+    /// Returns the content of the next element.
+    fn next_span(&mut self) -> Result<Option<&'a [u8]>> {
+        let ListNode { field, .. } = self.list;
+        let list = self.list;
+        let failed = |error| list.malformed(error);
+        loop {
+            if !self.packed.is_empty() {
+                let mut reader = reader(self.packed);
+                let item = value(&mut reader, field.item.wire(), self.packed).map_err(failed)?;
+                self.packed = &self.packed[reader.position() as usize..];
+                return Ok(Some(item));
+            }
+            let bytes = self.list.bytes;
+            let mut reader = reader(bytes);
+            if reader.is_at_end() {
+                return Ok(None);
+            }
+            let (number, wire) = reader.tag().map_err(failed)?;
+            let value = value(&mut reader, wire, bytes).map_err(failed)?;
+            self.list.bytes = &bytes[reader.position() as usize..];
+            if number != field.number {
+                continue;
+            }
+            if wire == wire_of(field) {
+                return Ok(Some(value));
+            }
+            self.packed = value;
+        }
+    }
+}
