@@ -378,9 +378,8 @@ impl<'a> Reading<'a> {
     pub fn decode<T: DeserializeOwned>(&self, node: Node<'_>) -> Result<T> {
         if let Node::Message(MessageNode { message, bytes, is_root, .. }) = node {
             let head = [("kind", self.kind), ("apiVersion", self.api_version)];
-            let head = if is_root { &head[..] } else { &[] };
             let span = Span { start: 0, end: narrow(bytes.len()) };
-            if let Ok(value) = deserialize::deserialize(message, head, bytes, span, NEWEST_MINOR) {
+            if let Ok(value) = deserialize::deserialize(message, is_root.then_some(head), bytes, span, NEWEST_MINOR) {
                 return Ok(value);
             }
         }
