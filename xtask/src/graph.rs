@@ -19,7 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-derive", &["windlass-derive-model"]),
     ("windlass-apply-configurations", &["windlass-api"]),
     // Its tests have kinds with derived views.
-    ("windlass-views", &["windlass-api", "windlass-derive"]),
+    ("windlass-views", &["windlass-api", "windlass-derive", "windlass-protobuf"]),
     ("windlass-import", &["windlass-api", "windlass-derive-model"]),
     ("windlass-cel", &["windlass-api"]),
     ("windlass-protobuf", &["windlass-api"]),
