@@ -206,7 +206,8 @@ impl Executor {
                 let Some(key) = key else { return self.recorder.skip() };
                 let resource = &self.cluster.resources[key.set];
                 let request = self.object(self.client().rest(group_version(resource)).get(), resource, key);
-                let _ = self.send(&series(Verb::Get, resource, Scope::Resource), cached(request, read), due).await;
+                let series = series(Verb::Get, resource, Scope::Resource);
+                let _ = self.send(&series, Some(key), cached(request, read), due).await;
             }
             ReadVerb::List => {
                 let namespace = match read.scope {
@@ -236,7 +237,7 @@ impl Executor {
                 request = request.param("limit", limit.to_string());
             }
             request = if next.is_empty() { cached(request, read) } else { request.param("continue", next) };
-            let Ok(head) = self.send(&series, request, due).await else { return };
+            let Ok(head) = self.send(&series, None, request, due).await else { return };
             match head.continue_token.filter(|token| !token.is_empty()) {
                 Some(token) => next = token,
                 None => return,
@@ -254,7 +255,9 @@ impl Executor {
         due: Instant,
     ) -> Result<HeadMetadata, Option<u16>> {
         let resource = &self.cluster.resources[key.set];
-        let head = self.send(&series(verb, resource, Scope::Resource), request(self.client(), resource), due).await?;
+        let read = Some(key).filter(|_| verb == Verb::Patch);
+        let head =
+            self.send(&series(verb, resource, Scope::Resource), read, request(self.client(), resource), due).await?;
         if let (Some(version), true) = (&head.resource_version, verb != Verb::Delete) {
             let number = self.cluster.number(resource);
             if let Some(latency) = self.tracker.response((number, version.clone()), Instant::now()) {
@@ -264,14 +267,23 @@ impl Executor {
         Ok(head)
     }
 
-    /// Sends a request and measures it.
-    async fn send(&self, series: &Series, request: RestRequest, due: Instant) -> Result<HeadMetadata, Option<u16>> {
+    /// Sends a request and measures it. It fails if the server rejects it; but the absence of the object that `of` names
+    /// is a correct answer if this run has deleted the object meanwhile.
+    async fn send(
+        &self,
+        series: &Series,
+        of: Option<Key>,
+        request: RestRequest,
+        due: Instant,
+    ) -> Result<HeadMetadata, Option<u16>> {
         let sent = Instant::now();
         let late = sent.saturating_duration_since(due);
         let intended = if late > RESOLUTION { due } else { sent };
         let outcome = request.send().await;
         let timing = Timing { intended, sent, done: Instant::now() };
-        let failure = outcome.as_ref().err().map(reason);
+        let is_absent = |error: &&Error| error.status().is_some_and(|status| status.code == 404);
+        let is_deleted = || of.is_some_and(|key| !self.tracker.is_live(key));
+        let failure = outcome.as_ref().err().filter(|error| !(is_absent(error) && is_deleted())).map(reason);
         self.recorder.request(series, timing, failure.as_deref());
         match outcome {
             // A response to a deletion can be a `Status`, and one without metadata tells nothing.

@@ -163,6 +163,20 @@ async fn failures_are_counted_by_reason_and_the_run_continues() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn get_of_an_object_that_the_run_deletes_meanwhile_is_answered() {
+    let env = cluster(1).await;
+    let gets = RequestMatcher::any().of::<ConfigMap>().verb(Verb::Get);
+    // Each get arrives after the deletion of its object, which was sent later.
+    let late = env.on(gets).delay(Duration::from_secs(2));
+    let workload = Workload::parse("configs", &format!("{CONFIGS}reads:\n- {{verb: get, of: config, share: 1}}\n"));
+    let results = load(&env, workload.unwrap(), one_node()).run(future::pending()).await.unwrap();
+    drop(late);
+    let get = results.requests.iter().find(|row| row.verb == "get").unwrap();
+    assert!(get.count > 0 && get.failures.is_empty(), "{get:?}");
+    env.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn latency_includes_the_wait_for_a_slow_server() {
     let env = cluster(1).await;
     // With one request at a time, the fifth create is sent 2 s late: 5 × 0.6 s for what should take 0.4 s.

@@ -176,7 +176,7 @@ impl SloDocument {
         Ok(Limits {
             write: limit("write", &self.write, 1.0)?,
             get: limit("get", &self.get, 1.0)?,
-            list_namespace: limit("listNamespace", &self.list_namespace, 5.0)?,
+            list_namespace: limit("listNamespace", &self.list_namespace, 30.0)?,
             list_cluster: limit("listCluster", &self.list_cluster, 30.0)?,
             pod_startup: limit("podStartup", &self.pod_startup, 5.0)?,
         })
