@@ -56,7 +56,7 @@ pub struct Results {
     pub limits: Limits,
     /// The course of the run.
     pub intervals: Vec<Interval>,
-    /// What the run could not delete, or did not because it was asked to keep it.
+    /// The objects that the run could not delete, or was asked to keep.
     pub remaining: Vec<String>,
 }
 
