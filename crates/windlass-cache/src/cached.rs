@@ -337,6 +337,24 @@ mod tests {
     }
 
     #[test]
+    fn view_of_protobuf_reads_its_fields() {
+        let json = POD.replace(r#""priority":"high""#, r#""priority":7"#);
+        let json = json.replacen('{', r#"{"kind":"Pod","apiVersion":"v1","#, 1).replace(r#"{"f:x":{}}"#, "");
+        let body = windlass_protobuf::to_protobuf(json.as_bytes()).unwrap();
+        let pod: Cached<Pod> = Ingest::alone(Pod::api_resource(), ManagedFieldsMode::Drop).read(&body).unwrap();
+        let read = pod.view(|pod| {
+            assert!(matches!(pod.spec().node_name(), Some(Cow::Borrowed("n1"))));
+            assert!(matches!(pod.metadata().labels().get("app"), Some(Cow::Borrowed("web"))));
+            let images: Vec<_> =
+                pod.spec().containers().iter().filter_map(windlass_views::core::v1::ContainerView::image).collect();
+            assert_eq!(images, ["i:1", "i:2"]);
+            (pod.spec().priority(), pod.status().phase().map(Cow::into_owned))
+        });
+        assert_eq!(read.unwrap(), (Some(7), Some("Running".to_owned())));
+        assert!(!pod.entry.body.has_decoded());
+    }
+
+    #[test]
     fn view_can_read_the_same_and_other_objects() {
         let (pod, other) = (pod(ManagedFieldsMode::Drop), pod(ManagedFieldsMode::Keep));
         let is_same = pod.view(|pod_view| {
