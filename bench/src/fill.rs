@@ -2,10 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use bytes::Bytes;
 use clap::Args;
 use http::Method;
-use http_body_util::BodyExt as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -18,6 +16,7 @@ use crate::{
     median,
     objects::JSON,
     rate,
+    request::send,
 };
 
 /// The flags of `windlass-bench fill`.
@@ -158,18 +157,6 @@ async fn list(options: &Options, client: &Client, collection: &str) -> Result<()
     });
     print(options, &figures);
     Ok(())
-}
-
-async fn send(client: &Client, method: Method, path: &str, body: &Value) -> Result<Bytes, BoxError> {
-    let bytes = if body.is_null() { Bytes::new() } else { serde_json::to_vec(body)?.into() };
-    let request = http::Request::builder().method(method.clone()).uri(path).header("Content-Type", JSON).body(bytes)?;
-    let response = client.request(request).await?;
-    let status = response.status();
-    let answer = response.into_body().collect().await?.to_bytes();
-    if status.is_success() {
-        return Ok(answer);
-    }
-    Err(format!("{method} {path}: {status}: {}", String::from_utf8_lossy(&answer)).into())
 }
 
 /// Prints figures.

@@ -13,6 +13,7 @@ mod populate;
 mod queue;
 mod ready;
 mod replay;
+mod request;
 mod server;
 mod storage;
 mod watchers;

@@ -8,8 +8,7 @@ use std::{future::Future, path::PathBuf, time::Duration};
 use bytes::Bytes;
 use clap::Args;
 use futures::{StreamExt, TryStreamExt, future::try_join_all, stream, stream::BoxStream};
-use http::{Method, Request};
-use http_body_util::BodyExt;
+use http::Method;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 use tokio::{
@@ -21,11 +20,7 @@ use windlass_api::{BoxError, Entropy, EventType, ListWatch, ListWatchError, RawE
 use windlass_client::{Client, Config, ResourceListWatch};
 use windlass_server::Server;
 
-use crate::{
-    median,
-    objects::{JSON, config_map},
-    rate,
-};
+use crate::{median, objects::config_map, rate, request::send};
 
 /// The flags of `windlass-bench watchers`.
 #[derive(Args, Debug)]
@@ -318,19 +313,6 @@ fn version(body: &[u8]) -> Result<u64, BoxError> {
     let start = quotes.find(|at| body[*at..].starts_with(KEY)).ok_or("an object without a version")? + KEY.len();
     let digits = body[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     Ok(std::str::from_utf8(&body[start..start + digits])?.parse()?)
-}
-
-/// Sends a request and reads the response.
-async fn send(client: &Client, method: Method, path: &str, body: &Value) -> Result<Bytes, BoxError> {
-    let bytes = if body.is_null() { Bytes::new() } else { serde_json::to_vec(body)?.into() };
-    let request = Request::builder().method(method.clone()).uri(path).header("Content-Type", JSON).body(bytes)?;
-    let response = client.request(request).await?;
-    let status = response.status();
-    let answer = response.into_body().collect().await?.to_bytes();
-    if status.is_success() {
-        return Ok(answer);
-    }
-    Err(format!("{method} {path}: {status}: {}", String::from_utf8_lossy(&answer)).into())
 }
 
 fn name(writer: usize) -> String {

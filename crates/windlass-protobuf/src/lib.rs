@@ -31,7 +31,7 @@
 //! tape        parses JSON
 //! quantity    canonical quantities
 //! time        `metav1.Time` and `MicroTime`
-//! wire        tags, varints and lengths
+//! wire        tags, varints, lengths and strings
 //! error       the errors
 //! ```
 //!
@@ -92,7 +92,8 @@ pub use self::{
     error::Error,
     header::{FieldHeader, WatchEvent, envelope_parts, envelope_start},
     metadata::{Metadata, OwnerReference, finalizers, labels, meta, owner_references},
-    reading::{Elements, ListNode, MessageNode, Node, Reading, TimeNode, text},
+    reading::{Elements, ListNode, MessageNode, Node, Reading, TimeNode},
+    wire::text,
 };
 
 /// The newest minor version of Kubernetes in the table.

@@ -16,7 +16,7 @@ use crate::{
     quantity,
     table::{Field, Form, Item, Message, Special},
     time::{Precision, Time},
-    wire::{self, Malformed, Reader, Span, narrow},
+    wire::{self, Malformed, Reader, Span, narrow, text},
 };
 
 mod merged;
@@ -110,20 +110,6 @@ pub struct Elements<'a> {
     list: ListNode<'a>,
     /// The rest of a packed list.
     packed: &'a [u8],
-}
-
-/// Returns a string. Each byte that is not UTF-8 becomes U+FFFD, as in JSON.
-#[must_use]
-pub fn text(bytes: &[u8]) -> Cow<'_, str> {
-    if let Ok(text) = str::from_utf8(bytes) {
-        return Cow::Borrowed(text);
-    }
-    let mut text = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        text.push_str(chunk.valid());
-        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
-    }
-    Cow::Owned(text)
 }
 
 // === impl Reading ===

@@ -21,7 +21,7 @@ use crate::{
     quantity,
     table::{Field, Message},
     time::{Precision, Time},
-    wire::Span,
+    wire::{Span, text},
 };
 
 /// The zero time of Go, for types that do not take null.
@@ -89,18 +89,6 @@ impl<'de> Value<'_, 'de> {
         let canonical = quantity::canonical(text).map_err(|reason| error(reason.to_string()))?;
         Ok(canonical)
     }
-}
-
-fn text(bytes: &[u8]) -> Cow<'_, str> {
-    if let Ok(text) = std::str::from_utf8(bytes) {
-        return Cow::Borrowed(text);
-    }
-    let mut text = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        text.push_str(chunk.valid());
-        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
-    }
-    Cow::Owned(text)
 }
 
 fn visit_text<'de, V: Visitor<'de>>(text: Cow<'de, str>, visitor: V) -> Result<V::Value, Fault> {

@@ -1,5 +1,5 @@
-//! The memory backend: an ordered map with every version of each key, which counts the keys of a range, and a log with the events of the retained
-//! history.
+//! The memory backend: an ordered map with every version of each key, which counts the keys of a range, and a log with
+//! the events of the retained history.
 //!
 //! It has no background task: commits trigger compaction and the deletion of expired values, and an idle store does
 //! nothing. Concurrent reads share a lock. A commit holds the lock for one map operation. Long ranges and compactions

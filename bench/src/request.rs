@@ -1,0 +1,23 @@
+//! Single requests with the windlass client.
+
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
+use serde_json::Value;
+use windlass_api::BoxError;
+use windlass_client::Client;
+
+use crate::objects::JSON;
+
+/// Sends a request and reads the response.
+pub(crate) async fn send(client: &Client, method: Method, path: &str, body: &Value) -> Result<Bytes, BoxError> {
+    let bytes = if body.is_null() { Bytes::new() } else { serde_json::to_vec(body)?.into() };
+    let request = Request::builder().method(method.clone()).uri(path).header("Content-Type", JSON).body(bytes)?;
+    let response = client.request(request).await?;
+    let status = response.status();
+    let answer = response.into_body().collect().await?.to_bytes();
+    if status.is_success() {
+        return Ok(answer);
+    }
+    Err(format!("{method} {path}: {status}: {}", String::from_utf8_lossy(&answer)).into())
+}
