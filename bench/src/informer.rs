@@ -169,7 +169,7 @@ async fn follow<K: Object + FiveFields>(resource: ApiResource, options: Options)
 /// Measures from the first update to the last.
 async fn follow_updates(progress: &Progress) -> Result<(), BoxError> {
     let (cpu_before, seen) = (process::cpu_seconds()?, progress.seen());
-    progress.first_after(seen).await;
+    progress.begun().await;
     let started = Instant::now();
     progress.all().await;
     let (took, cpu) = (started.elapsed().as_secs_f64(), process::cpu_seconds()? - cpu_before);

@@ -6,7 +6,6 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use clap::ValueEnum;
@@ -44,6 +43,7 @@ pub(super) enum Work {
 pub(super) struct Progress {
     pub(super) awaited: u64,
     updates: AtomicU64,
+    begun: Notify,
     done: Notify,
 }
 
@@ -56,15 +56,25 @@ pub(super) fn handler<K: Object + FiveFields>(work: Work, progress: Arc<Progress
             Notification::Deleted(deleted) => (false, &deleted.object),
         };
         work.deal_with(object);
-        if is_update && progress.updates.fetch_add(1, Ordering::Relaxed) + 1 == progress.awaited {
-            progress.done.notify_one();
+        if is_update {
+            progress.count();
         }
     }
 }
 
 impl Progress {
     pub(super) fn new(awaited: u64) -> Self {
-        Self { awaited, updates: AtomicU64::new(0), done: Notify::new() }
+        Self { awaited, updates: AtomicU64::new(0), begun: Notify::new(), done: Notify::new() }
+    }
+
+    fn count(&self) {
+        let seen = self.updates.fetch_add(1, Ordering::Relaxed) + 1;
+        if seen == 1 {
+            self.begun.notify_one();
+        }
+        if seen == self.awaited {
+            self.done.notify_one();
+        }
     }
 
     /// Returns the number of updates.
@@ -72,11 +82,9 @@ impl Progress {
         self.updates.load(Ordering::Relaxed)
     }
 
-    /// Waits for further updates. Polls every millisecond, because there are too many updates to notify for each.
-    pub(super) async fn first_after(&self, seen: u64) {
-        while self.seen() == seen {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+    /// Waits for the first update, without using CPU time.
+    pub(super) async fn begun(&self) {
+        self.begun.notified().await;
     }
 
     /// Waits until all expected updates have arrived.

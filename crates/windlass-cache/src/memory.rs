@@ -40,6 +40,10 @@ const HOT_SHARE: usize = 4;
 /// The divisor of the room for decoded objects that is available to objects read only once.
 const FRESH_SHARE: usize = 32;
 
+/// The maximum room for objects read only once. They should leave the processor's cache neither to the objects that
+/// are decoded next, nor before they are dropped.
+const FRESH: usize = 512 << 10;
+
 /// The number of decoded objects that are retained regardless of their size.
 const FLOOR: usize = 16;
 
@@ -141,7 +145,7 @@ impl Memory {
             DecodeWork::Again => order.entries.push_back(Arc::downgrade(entry)),
             DecodeWork::First | DecodeWork::None => order.push_fresh(entry, size),
         }
-        while order.fresh_size > limit / FRESH_SHARE && order.fresh.len() > FLOOR {
+        while order.fresh_size > (limit / FRESH_SHARE).min(FRESH) && order.fresh.len() > FLOOR {
             let Some(oldest) = order.pop_fresh() else { break };
             self.evict_decoded(oldest, &mut order, &mut evicted);
         }
