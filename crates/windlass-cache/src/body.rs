@@ -90,7 +90,7 @@ pub(crate) enum EvictResult {
 
 impl Body {
     /// Copies the parts, in this order, into one new allocation.
-    pub(crate) fn copied(parts: [&[u8]; 2]) -> Self {
+    pub(crate) fn copied(parts: &[&[u8]]) -> Self {
         let bytes = parts.concat().into_boxed_slice();
         Self { state: Mutex::new(State { bytes, packing: None, outcome: Outcome::Unknown }) }
     }
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn body_is_decoded_once_for_concurrent_readers() {
-        let (body, unpacker) = (Body::copied([b"{}", b""]), Unpacker::new());
+        let (body, unpacker) = (Body::copied(&[b"{}"]), Unpacker::new());
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| body.decode(Retention::Now, &unpacker, &decode::<Counted>).outcome.unwrap());
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn first_read_is_unshared_and_later_reads_share() {
-        let (body, unpacker) = (Body::copied([b"7", b""]), Unpacker::new());
+        let (body, unpacker) = (Body::copied(&[b"7"]), Unpacker::new());
         let ask = || body.decode(Retention::NextTime, &unpacker, &decode::<u8>);
         let first = ask();
         assert_eq!((first.work, Arc::strong_count(&first.outcome.unwrap())), (DecodeWork::First, 1));
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_body_that_does_not_decode_fails_each_time_alike() {
-        let (body, unpacker) = (Body::copied([b"\"x", b"\""]), Unpacker::new());
+        let (body, unpacker) = (Body::copied(&[b"\"x", b"\""]), Unpacker::new());
         let fail = || body.decode(Retention::Now, &unpacker, &decode::<u8>).outcome.unwrap_err();
         assert!(Arc::ptr_eq(&fail(), &fail()));
     }
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn a_body_is_the_same_packed_repacked_and_decoded() {
         let (text, unpacker) = (format!("[{}0]", "1,".repeat(200)), Unpacker::new());
-        let body = Body::copied([text.as_bytes(), b""]);
+        let body = Body::copied(&[text.as_bytes()]);
         let mut packers = [Packer::trained([]), Packer::trained([])];
         let [before, after] = body.repack(&mut packers[0], &unpacker).unwrap();
         assert_eq!(before, Held { plain: text.len(), packed: 0 });

@@ -54,7 +54,7 @@ impl<K> Ingest<K> {
             let (meta, body) = self.read_fallback(object)?;
             (meta, [body, Cow::Borrowed(&[][..])])
         };
-        self.cached(meta, [&body[0], &body[1]])
+        self.cached(meta, &[&body[0], &body[1]])
     }
 
     /// Reads an object in protobuf with its envelope. An unusual encoding is converted to JSON.
@@ -68,16 +68,16 @@ impl<K> Ingest<K> {
         self.check_kind(Some(metadata.kind))?;
         let drop = self.managed_fields == ManagedFieldsMode::Drop;
         match drop.then(|| metadata.without_managed_fields(object)).flatten() {
-            Some(body) => self.cached(meta, [&body, &[]]),
-            None => self.cached(meta, [object, &[]]),
+            Some(parts) => self.cached(meta, &parts.slices()),
+            None => self.cached(meta, &[object]),
         }
     }
 
-    fn cached(&self, meta: Meta, body: [&[u8]; 2]) -> Result<Cached<K>, UnreadableObject> {
+    fn cached(&self, meta: Meta, body: &[&[u8]]) -> Result<Cached<K>, UnreadableObject> {
         if meta.name().is_empty() {
             return Err(UnreadableObject::Nameless);
         }
-        self.memory.add_plain(body[0].len() + body[1].len());
+        self.memory.add_plain(body.iter().map(|part| part.len()).sum());
         Ok(Cached::new(Arc::clone(&self.memory), meta, Body::copied(body)))
     }
 

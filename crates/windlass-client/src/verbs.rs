@@ -118,9 +118,9 @@ impl<K: DeserializeOwned> Call<K> {
         }
         if managed_fields == ManagedFieldsMode::Drop
             && let Ok(Some(metadata)) = windlass_protobuf::Metadata::read(body)
-            && let Some(body) = metadata.without_managed_fields(body)
+            && let Some(parts) = metadata.without_managed_fields(body)
         {
-            return Ok(windlass_protobuf::decode(&body)?);
+            return Ok(windlass_protobuf::decode(&parts.to_vec())?);
         }
         Ok(windlass_protobuf::decode(body)?)
     }

@@ -91,7 +91,7 @@ use self::{
 pub use self::{
     error::Error,
     header::{FieldHeader, WatchEvent, envelope_parts, envelope_start},
-    metadata::{Metadata, OwnerReference, finalizers, labels, meta, owner_references},
+    metadata::{Metadata, OwnerReference, ValueParts, finalizers, labels, meta, owner_references},
     reading::{Elements, ListNode, MessageNode, Node, Reading, TimeNode},
     wire::text,
 };

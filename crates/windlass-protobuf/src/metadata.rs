@@ -14,7 +14,7 @@ use crate::{
     occurrences::malformed,
     table::{self, Form, Item, Message},
     time::{Precision, Time},
-    wire::{self, Malformed, Reader, Span, Writer, narrow},
+    wire::{self, Malformed, Reader, Span, narrow},
 };
 
 /// The number of the field `metadata` of an object.
@@ -69,6 +69,28 @@ struct ManagedFields {
     part: Range<usize>,
     object: Range<usize>,
     metadata: Range<usize>,
+}
+
+/// A value whose `managedFields` are left out. See [`Metadata::without_managed_fields`].
+#[derive(Clone, Debug)]
+pub struct ValueParts<'a> {
+    /// The envelope up to the object's length.
+    envelope: &'a [u8],
+    outer: Length,
+    /// The object up to the length of its metadata.
+    object: &'a [u8],
+    inner: Length,
+    /// The metadata before `managedFields`.
+    metadata: &'a [u8],
+    /// Everything after `managedFields`.
+    rest: &'a [u8],
+}
+
+/// The encoding of a length.
+#[derive(Clone, Copy, Debug)]
+struct Length {
+    bytes: [u8; 10],
+    size: usize,
 }
 
 /// An owner reference, without copies.
@@ -222,25 +244,61 @@ impl<'a> Metadata<'a> {
         Some(meta)
     }
 
-    /// Returns a copy of the value that was read, without `managedFields`; `None` if the object has none, or the
-    /// encoding is unusual.
-    pub fn without_managed_fields(&self, value: &[u8]) -> Option<Vec<u8>> {
+    /// Returns the value that was read without `managedFields`, in parts; `None` if the object has none, or the encoding
+    /// is unusual.
+    pub fn without_managed_fields<'v>(&self, value: &'v [u8]) -> Option<ValueParts<'v>> {
         let ManagedFields { part, object, metadata } = self.managed_fields.as_ref()?;
         let removed = part.len();
-        let inner = varint(metadata.len() - removed);
-        let old_inner = varint(metadata.len());
+        let inner = Length::of(metadata.len() - removed);
+        let old_inner = Length::of(metadata.len());
         let before_inner = length_at(value, metadata, &old_inner)?;
-        let outer_length = object.len() - removed - (old_inner.len() - inner.len());
-        let before_outer = length_at(value, object, &varint(object.len()))?;
-        let outer = varint(outer_length);
-        let mut out = Vec::with_capacity(value.len() - removed);
-        out.extend_from_slice(&value[..before_outer]);
-        out.extend_from_slice(&outer);
-        out.extend_from_slice(&value[object.start..before_inner]);
-        out.extend_from_slice(&inner);
-        out.extend_from_slice(&value[metadata.start..part.start]);
-        out.extend_from_slice(&value[part.end..]);
-        Some(out)
+        let outer = Length::of(object.len() - removed - (old_inner.bytes().len() - inner.bytes().len()));
+        let before_outer = length_at(value, object, &Length::of(object.len()))?;
+        Some(ValueParts {
+            envelope: &value[..before_outer],
+            outer,
+            object: &value[object.start..before_inner],
+            inner,
+            metadata: &value[metadata.start..part.start],
+            rest: &value[part.end..],
+        })
+    }
+}
+
+// === impl ValueParts ===
+
+impl ValueParts<'_> {
+    /// Returns the parts in their order.
+    #[must_use]
+    pub fn slices(&self) -> [&[u8]; 6] {
+        [self.envelope, self.outer.bytes(), self.object, self.inner.bytes(), self.metadata, self.rest]
+    }
+
+    /// Returns a copy of the value.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.slices().concat()
+    }
+}
+
+// === impl Length ===
+
+impl Length {
+    fn of(length: usize) -> Self {
+        let (mut bytes, mut size, mut rest) = ([0; 10], 0, length);
+        loop {
+            // The low seven bits, and a mark if more follow.
+            bytes[size] = (rest & 0x7F) as u8 | if rest < 0x80 { 0 } else { 0x80 };
+            size += 1;
+            rest >>= 7;
+            if rest == 0 {
+                return Self { bytes, size };
+            }
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.size]
     }
 }
 
@@ -271,17 +329,11 @@ fn metadata_of(message: &'static Message) -> Option<&'static Message> {
 }
 
 /// Returns the position of the length that precedes a content; `None` if it is not in its shortest form.
-fn length_at(value: &[u8], content: &Range<usize>, length: &[u8]) -> Option<usize> {
+fn length_at(value: &[u8], content: &Range<usize>, length: &Length) -> Option<usize> {
+    let length = length.bytes();
     let at = content.start.checked_sub(length.len())?;
     // A longer form would have another last byte, and its tag is not a continued number.
     (value[at..content.start] == *length && value[..at].last().is_none_or(|tag| *tag < 0x80)).then_some(at)
-}
-
-/// Returns the encoding of a length.
-fn varint(length: usize) -> Vec<u8> {
-    let mut writer = Writer::default();
-    writer.varint(length as u64);
-    writer.finish()
 }
 
 fn range(span: Span) -> Range<usize> {

@@ -489,7 +489,11 @@ impl<'a> Found<'a> {
     fn of(message: &'static Message, field: &'static Field, bytes: &'a [u8]) -> Result<Self> {
         let mut found = Self { count: 0, start: 0, end: 0, last: None };
         let mut reader = reader(bytes);
-        while !reader.is_at_end() {
+        loop {
+            reader.skip_short_fields(field.number);
+            if reader.is_at_end() {
+                break;
+            }
             let start = reader.position() as usize;
             let (number, wire) = reader.tag().map_err(|error| malformed(message, None, error))?;
             if number != field.number {

@@ -147,6 +147,28 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Skips fields up to one with the number, as long as tag and length, or tag and number, have one byte each. That is
+    /// the encoding of most fields; the caller reads the field after them in any encoding.
+    #[inline]
+    pub(crate) fn skip_short_fields(&mut self, number: u32) {
+        let input = &self.input[..self.end];
+        while let Some([tag @ ..0x80, second @ ..0x80]) = input.get(self.at..).and_then(|rest| rest.first_chunk()) {
+            if u32::from(tag >> 3) == number || *tag < 1 << 3 {
+                return;
+            }
+            let content = match tag & 7 {
+                BYTES => usize::from(*second),
+                VARINT => 0,
+                _ => return,
+            };
+            let next = self.at + 2 + content;
+            if next > self.end {
+                return;
+            }
+            self.at = next;
+        }
+    }
+
     /// Returns the error of a field with the wrong wire type, after its tag.
     pub(crate) fn wrong_wire(&self, wire: u8) -> Malformed {
         let name = match wire {

@@ -4,6 +4,11 @@ use windlass_api::{OwnerRef, Traits};
 
 use super::cursor::Cursor;
 
+/// The tags of the fields of `ObjectMeta` in protobuf.
+const LABEL: u8 = 0x5A;
+const OWNER: u8 = 0x6A;
+const FINALIZER: u8 = 0x72;
+
 /// The unparsed texts of `labels`, `ownerReferences` and `finalizers`; empty if absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct RawTraits<'j> {
@@ -99,24 +104,21 @@ impl<'j> RawTraits<'j> {
 }
 
 impl RawTraits<'_> {
+    /// Compares with the usual encoding of protobuf. Texts of more than 127 bytes and owners that are explicitly not
+    /// controllers are parsed instead.
     fn is_protobuf_of(&self, known: &Traits) -> bool {
-        let mut labels = windlass_protobuf::labels(self.labels);
-        let mut owners = windlass_protobuf::owner_references(self.owners);
-        let mut finalizers = windlass_protobuf::finalizers(self.finalizers);
-        let same_labels = known.labels.iter().all(|(key, value)| labels.next() == Some(Some((&**key, &**value))));
-        let same_owners = known.owner_references.iter().all(|known| {
-            owners.next().flatten().is_some_and(|owner| {
-                owner.uid == &*known.uid
-                    && owner.name == &*known.name
-                    && owner.kind == &*known.kind
-                    && owner.api_version == &*known.api_version
-                    && (owner.controller, owner.block_owner_deletion) == (known.controller, known.block_owner_deletion)
+        Rest(self.labels).repeated(&known.labels, |rest, (key, value)| {
+            rest.message(LABEL, |label| label.field(0x0A, key) && label.field(0x12, value))
+        }) && Rest(self.owners).repeated(&known.owner_references, |rest, owner| {
+            rest.message(OWNER, |rest| {
+                rest.field(0x0A, &owner.kind)
+                    && rest.field(0x1A, &owner.name)
+                    && rest.field(0x22, &owner.uid)
+                    && rest.field(0x2A, &owner.api_version)
+                    && (!owner.controller || rest.bytes([0x30, 1]))
+                    && (!owner.block_owner_deletion || rest.bytes([0x38, 1]))
             })
-        });
-        let same_finalizers = known.finalizers.iter().all(|finalizer| finalizers.next() == Some(Some(&**finalizer)));
-        (same_labels && labels.next().is_none())
-            && (same_owners && owners.next().is_none())
-            && (same_finalizers && finalizers.next().is_none())
+        }) && Rest(self.finalizers).repeated(&known.finalizers, |rest, finalizer| rest.field(FINALIZER, finalizer))
     }
 }
 
@@ -174,6 +176,29 @@ impl Rest<'_> {
             && items.iter().enumerate().all(|(at, item)| (at == 0 || self.eat(",")) && each(&mut self, item))
             && self.eat(close)
             && self.0.is_empty()
+    }
+
+    /// Reports whether the encoded list consists of exactly these items.
+    fn repeated<T>(mut self, items: &[T], each: impl Fn(&mut Self, &T) -> bool) -> bool {
+        items.iter().all(|item| each(&mut self, item)) && self.0.is_empty()
+    }
+
+    fn bytes<const N: usize>(&mut self, bytes: [u8; N]) -> bool {
+        self.0.strip_prefix(&bytes).map(|rest| self.0 = rest).is_some()
+    }
+
+    /// Reports whether a short text follows, with its tag.
+    fn field(&mut self, tag: u8, text: &str) -> bool {
+        u8::try_from(text.len()).is_ok_and(|length| length < 0x80 && self.bytes([tag, length])) && self.eat(text)
+    }
+
+    /// Reports whether a short message follows, with its tag, and consists of exactly these fields.
+    fn message(&mut self, tag: u8, fields: impl FnOnce(&mut Self) -> bool) -> bool {
+        let Some((&[found, length @ ..0x80], rest)) = self.0.split_first_chunk() else { return false };
+        let Some((content, rest)) = rest.split_at_checked(length.into()) else { return false };
+        self.0 = rest;
+        let mut content = Rest(content);
+        found == tag && fields(&mut content) && content.0.is_empty()
     }
 
     fn owner(&mut self, owner: &OwnerRef) -> bool {
@@ -289,6 +314,52 @@ mod tests {
         assert!(raw(GO).matches_encoding(&known()));
         assert!(raw(["", "", ""]).matches_encoding(&Traits::default()));
         assert!(raw(GO).read().unwrap().are(&known()));
+    }
+
+    /// Calls `check` with the traits of an object in protobuf.
+    fn with_protobuf(metadata: &str, check: impl FnOnce(RawTraits<'_>)) {
+        let json = format!(r#"{{"kind":"Pod","apiVersion":"v1","metadata":{metadata}}}"#);
+        let value = windlass_protobuf::to_protobuf(json.as_bytes()).unwrap();
+        let metadata = windlass_protobuf::Metadata::read(&value).unwrap().unwrap();
+        check(RawTraits {
+            labels: metadata.labels,
+            owners: metadata.owner_references,
+            finalizers: metadata.finalizers,
+            encoding: Encoding::Protobuf,
+        });
+    }
+
+    #[test]
+    fn metadata_in_protobuf_is_found_without_decoding() {
+        let [labels, owners, finalizers] = GO;
+        let metadata = format!(r#"{{"labels":{labels},"ownerReferences":{owners},"finalizers":{finalizers}}}"#);
+        with_protobuf(&metadata, |raw| {
+            assert!(raw.matches_encoding(&known()) && raw.read().unwrap().are(&known()));
+            assert!(!raw.matches_encoding(&Traits::default()));
+            for changed in [
+                Traits { labels: known().labels[..1].into(), ..known() },
+                Traits { owner_references: Box::default(), ..known() },
+                Traits { finalizers: known().finalizers[1..].into(), ..known() },
+            ] {
+                assert!(!raw.matches_encoding(&changed), "{changed:?}");
+            }
+            for cut in 1..raw.labels.len() {
+                assert!(!RawTraits { labels: &raw.labels[..cut], ..raw }.matches_encoding(&known()));
+            }
+        });
+        with_protobuf("{}", |raw| assert!(raw.matches_encoding(&Traits::default())));
+    }
+
+    #[test]
+    fn unusual_traits_in_protobuf_are_read() {
+        let long = "x".repeat(200);
+        let owners = r#"[{"apiVersion":"","kind":"","name":"","uid":"","controller":false}]"#;
+        with_protobuf(&format!(r#"{{"labels":{{"a":"{long}"}},"ownerReferences":{owners}}}"#), |raw| {
+            let read = raw.read().unwrap();
+            let labels = [(Arc::from("a"), Arc::from(&*long))].into();
+            let known = Traits { labels, owner_references: [OwnerRef::default()].into(), ..Traits::default() };
+            assert!(read.are(&known) && !raw.matches_encoding(&known));
+        });
     }
 
     #[test]
