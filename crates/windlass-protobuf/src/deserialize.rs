@@ -247,10 +247,13 @@ impl<'s, 'de> Members<'s, 'de> {
                 self.state.outer.push(std::mem::replace(&mut self.frame, inner));
                 continue;
             }
-            let slot = Slot::member(message, field, found, depth);
-            if field.omit_zero && self.state.is_null(&slot)? {
-                // A zero time.
-                continue;
+            let mut slot = Slot::member(message, field, found, depth);
+            if field.omit_zero {
+                if self.state.is_null(&slot)? {
+                    // A zero time.
+                    continue;
+                }
+                slot.is_present = true;
             }
             self.next = Next::Slot(slot);
             return Ok(Some(field.name));

@@ -14,7 +14,7 @@ use crate::{
     occurrences::malformed,
     table::{self, Form, Item, Message},
     time::{Precision, Time},
-    wire::{self, Malformed, Reader, Span, narrow},
+    wire::{self, Malformed, Reader, Span, narrow, varint_length, write_varint},
 };
 
 /// The number of the field `metadata` of an object.
@@ -285,16 +285,9 @@ impl ValueParts<'_> {
 
 impl Length {
     fn of(length: usize) -> Self {
-        let (mut bytes, mut size, mut rest) = ([0; 10], 0, length);
-        loop {
-            // The low seven bits, and a mark if more follow.
-            bytes[size] = (rest & 0x7F) as u8 | if rest < 0x80 { 0 } else { 0x80 };
-            size += 1;
-            rest >>= 7;
-            if rest == 0 {
-                return Self { bytes, size };
-            }
-        }
+        let (mut bytes, size) = ([0; 10], varint_length(length as u64));
+        write_varint(&mut bytes[..size], length as u64);
+        Self { bytes, size }
     }
 
     fn bytes(&self) -> &[u8] {

@@ -7,18 +7,24 @@ use std::borrow::Cow;
 
 use serde::de::DeserializeOwned;
 
-use self::merged::Merged;
+pub use self::elements::{Elements, ListNode};
+use self::{
+    found::{Found, float, is_empty, number},
+    merged::Merged,
+};
 use crate::{
     Error, NEWEST_MINOR, decode, deserialize,
     envelope::Envelope,
     json,
-    occurrences::{MAX_DEPTH, low, malformed, problem},
+    occurrences::{MAX_DEPTH, low, problem},
     quantity,
     table::{Field, Form, Item, Message, Special},
     time::{Precision, Time},
-    wire::{self, Malformed, Reader, Span, narrow, text},
+    wire::{Span, narrow, text},
 };
 
+mod elements;
+mod found;
 mod merged;
 
 /// The fields of the messages of special types, and those of a map's entry.
@@ -93,23 +99,6 @@ pub struct MessageNode<'a> {
     bytes: &'a [u8],
     depth: u8,
     is_root: bool,
-}
-
-/// A list or a map that is read in place.
-#[derive(Clone, Copy, Debug)]
-pub struct ListNode<'a> {
-    field: &'static Field,
-    /// The part of the outer message with all items.
-    bytes: &'a [u8],
-    depth: u8,
-}
-
-/// The items of a list, or the entries of a map.
-#[derive(Clone, Copy, Debug)]
-pub struct Elements<'a> {
-    list: ListNode<'a>,
-    /// The rest of a packed list.
-    packed: &'a [u8],
 }
 
 // === impl Reading ===
@@ -471,178 +460,4 @@ fn check_quantity(message: &'static Message, bytes: &[u8]) -> Result<()> {
     let error = |text: String| problem(message, Some("string"), 0, text);
     let text = str::from_utf8(bytes).map_err(|_| error("invalid UTF-8".to_owned()))?;
     quantity::canonical(text).map(drop).map_err(|reason| error(reason.to_string()))
-}
-
-// === Occurrences ===
-
-/// The occurrences of a field in a message.
-struct Found<'a> {
-    count: usize,
-    /// The positions before the first and after the last occurrence.
-    start: usize,
-    end: usize,
-    /// The value of the last occurrence, without its length.
-    last: Option<&'a [u8]>,
-}
-
-impl<'a> Found<'a> {
-    fn of(message: &'static Message, field: &'static Field, bytes: &'a [u8]) -> Result<Self> {
-        let mut found = Self { count: 0, start: 0, end: 0, last: None };
-        let mut reader = reader(bytes);
-        loop {
-            reader.skip_short_fields(field.number);
-            if reader.is_at_end() {
-                break;
-            }
-            let start = reader.position() as usize;
-            let (number, wire) = reader.tag().map_err(|error| malformed(message, None, error))?;
-            if number != field.number {
-                reader.skip(wire).map_err(|error| malformed(message, None, error))?;
-                continue;
-            }
-            let is_packed = wire == wire::BYTES && field.form == Form::List;
-            if wire != wire_of(field) && !is_packed {
-                return Err(malformed(message, Some(field), reader.wrong_wire(wire)));
-            }
-            let value = value(&mut reader, wire, bytes).map_err(|error| malformed(message, Some(field), error))?;
-            // An empty packed list has no items.
-            if wire != wire_of(field) && value.is_empty() {
-                continue;
-            }
-            if found.count == 0 {
-                found.start = start;
-            }
-            found.count += 1;
-            found.end = reader.position() as usize;
-            found.last = Some(value);
-        }
-        Ok(found)
-    }
-}
-
-fn reader(bytes: &[u8]) -> Reader<'_> {
-    Reader::new(bytes, Span { start: 0, end: narrow(bytes.len()) })
-}
-
-fn wire_of(field: &Field) -> u8 {
-    if field.form == Form::Map { wire::BYTES } else { field.item.wire() }
-}
-
-/// Reads a value and returns its content.
-fn value<'a>(reader: &mut Reader<'a>, wire: u8, bytes: &'a [u8]) -> std::result::Result<&'a [u8], Malformed> {
-    if wire == wire::BYTES {
-        return Ok(reader.bytes()?.of(bytes));
-    }
-    let start = reader.position() as usize;
-    reader.skip(wire)?;
-    Ok(&bytes[start..reader.position() as usize])
-}
-
-fn number(bytes: &[u8]) -> u64 {
-    reader(bytes).varint().unwrap_or_default()
-}
-
-fn float(bytes: &[u8]) -> f64 {
-    f64::from_bits(reader(bytes).fixed64().unwrap_or_default())
-}
-
-/// Reports whether `omitempty` applies to a field that is not a pointer, a list or a map.
-fn is_empty(field: &Field, found: &Found<'_>) -> bool {
-    let Some(last) = found.last else { return !field.is_always_written };
-    match field.item {
-        Item::String | Item::Bytes => last.is_empty(),
-        Item::Bool | Item::Int64 => number(last) == 0,
-        Item::Int32 => low(number(last)) == 0,
-        Item::Float64 => float(last) == 0.0,
-        Item::Message(_) | Item::Special(..) => false,
-    }
-}
-
-// === impl ListNode and Elements ===
-
-impl<'a> ListNode<'a> {
-    /// Returns the part of the outer message with all items.
-    #[must_use]
-    pub const fn bytes(self) -> &'a [u8] {
-        self.bytes
-    }
-
-    /// Reads an entry of a map.
-    fn pair(&self, entry: &'a [u8]) -> Result<(&'a [u8], Option<&'a [u8]>)> {
-        let (mut key, mut found) = (&[][..], None);
-        let mut reader = reader(entry);
-        let read = (|| {
-            while !reader.is_at_end() {
-                let (number, wire) = reader.tag()?;
-                match number {
-                    FIRST if wire == wire::BYTES => key = value(&mut reader, wire, entry)?,
-                    SECOND if wire == self.field.item.wire() => found = Some(value(&mut reader, wire, entry)?),
-                    FIRST | SECOND => return Err(reader.wrong_wire(wire)),
-                    _ => reader.skip(wire)?,
-                }
-            }
-            Ok(())
-        })();
-        read.map(|()| (key, found)).map_err(|error| self.malformed(error))
-    }
-
-    /// Returns the entries of a map in the order of their keys. Of equal keys, the last one counts.
-    fn sorted(self) -> Result<Vec<u8>> {
-        let (mut elements, mut entries) = (Elements::new(self), Vec::new());
-        while let Some(entry) = elements.next_span()? {
-            entries.push((self.pair(entry)?.0, entry));
-        }
-        entries.sort_by_key(|(key, _)| *key);
-        let mut out = wire::Writer::with_capacity(self.bytes.len());
-        // Backwards, as the writer does.
-        let mut last = None;
-        for (key, entry) in entries.into_iter().rev() {
-            if last != Some(key) {
-                out.bytes(self.field.number, entry);
-            }
-            last = Some(key);
-        }
-        Ok(out.finish())
-    }
-
-    fn malformed(&self, error: Malformed) -> Error {
-        let Malformed { offset, problem } = error;
-        Error::Protobuf { message: "object", field: Some(self.field.name), offset, problem }
-    }
-}
-
-impl<'a> Elements<'a> {
-    fn new(list: ListNode<'a>) -> Self {
-        Self { list, packed: &[] }
-    }
-
-    /// Returns the content of the next element.
-    fn next_span(&mut self) -> Result<Option<&'a [u8]>> {
-        let ListNode { field, .. } = self.list;
-        let list = self.list;
-        let failed = |error| list.malformed(error);
-        loop {
-            if !self.packed.is_empty() {
-                let mut reader = reader(self.packed);
-                let item = value(&mut reader, field.item.wire(), self.packed).map_err(failed)?;
-                self.packed = &self.packed[reader.position() as usize..];
-                return Ok(Some(item));
-            }
-            let bytes = self.list.bytes;
-            let mut reader = reader(bytes);
-            if reader.is_at_end() {
-                return Ok(None);
-            }
-            let (number, wire) = reader.tag().map_err(failed)?;
-            let value = value(&mut reader, wire, bytes).map_err(failed)?;
-            self.list.bytes = &bytes[reader.position() as usize..];
-            if number != field.number {
-                continue;
-            }
-            if wire == wire_of(field) {
-                return Ok(Some(value));
-            }
-            self.packed = value;
-        }
-    }
 }

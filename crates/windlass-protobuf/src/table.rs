@@ -47,8 +47,21 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| Table::parse(&[SPECIAL, TEXT]))
 #[derive(Debug)]
 pub(crate) struct Table {
     messages: Vec<Message>,
-    /// The messages by group version and kind.
-    kinds: HashMap<&'static str, HashMap<&'static str, MessageId>>,
+    kinds: Kinds,
+}
+
+/// The messages by group version and kind. Each object is looked up, so the hash is a quick one.
+#[derive(Debug, Default)]
+struct Kinds {
+    /// Every kind at the place of its hash, or at the next free one. Some places are free.
+    places: Vec<Option<Kind>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    version: &'static str,
+    name: &'static str,
+    message: MessageId,
 }
 
 /// The position of a message in the table.
@@ -135,7 +148,8 @@ impl Table {
         let names = lines().filter_map(|line| line.strip_prefix("message "));
         let ids: HashMap<&str, MessageId> =
             names.enumerate().map(|(at, name)| (name, MessageId(u16::try_from(at).unwrap_or(u16::MAX)))).collect();
-        let mut table = Self { messages: Vec::with_capacity(ids.len()), kinds: HashMap::new() };
+        let mut table = Self { messages: Vec::with_capacity(ids.len()), kinds: Kinds::default() };
+        let mut kinds = Vec::new();
         for line in lines() {
             if let Some(name) = line.strip_prefix("message ") {
                 table.messages.push(Message {
@@ -149,10 +163,10 @@ impl Table {
                 });
             } else if let Some(line) = line.strip_prefix("kinds ") {
                 let mut words = line.split(' ');
-                let kinds = table.kinds.entry(words.next().unwrap_or_default()).or_default();
+                let version = words.next().unwrap_or_default();
                 for word in words {
-                    let (kind, message) = word.split_once('=').unwrap_or((word, word));
-                    kinds.extend(ids.get(message).map(|id| (kind, *id)));
+                    let (name, message) = word.split_once('=').unwrap_or((word, word));
+                    kinds.extend(ids.get(message).map(|message| Kind { version, name, message: *message }));
                 }
             } else if let Some(message) = table.messages.last_mut()
                 && let Some(field) = Field::parse(line, &ids)
@@ -160,6 +174,7 @@ impl Table {
                 message.fields.push(field);
             }
         }
+        table.kinds = Kinds::new(&kinds);
         for at in 0..table.messages.len() {
             table.complete(at);
         }
@@ -213,24 +228,63 @@ impl Table {
 
 /// Returns the message of a kind.
 pub(crate) fn message_of(api_version: &str, kind: &str) -> Option<&'static Message> {
-    let kinds = TABLE.kinds.get(api_version)?;
-    let id = kinds.get(kind).or_else(|| TABLE.kinds.get(EVERYWHERE)?.get(kind))?;
+    let kinds = &TABLE.kinds;
+    // A version that the table does not have has no kinds at all.
+    let id = kinds.get(api_version, kind).or_else(|| {
+        let has_version = || kinds.all().any(|kind| kind.version == api_version);
+        kinds.get(EVERYWHERE, kind).filter(|_| has_version())
+    })?;
     Some(id.get())
 }
 
 /// Returns the group version and the name of every kind, without those that each group version has.
 pub(crate) fn kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let versions = TABLE.kinds.iter().filter(|(version, _)| **version != EVERYWHERE);
-    versions.flat_map(|(version, kinds)| kinds.keys().map(|kind| (*version, *kind)))
+    TABLE.kinds.all().filter(|kind| kind.version != EVERYWHERE).map(|kind| (kind.version, kind.name))
 }
 
-/// A hash of a field's name: most names of one message differ in their length or in one of these letters.
+/// A hash of a name: most names of one message, and most kinds, differ in their length or in one of these letters.
 #[inline]
 fn hash(name: &str) -> usize {
     let bytes = name.as_bytes();
     let letter = |at: usize| bytes.get(at).copied().map_or(0, usize::from);
     let length = bytes.len();
     length ^ letter(0).wrapping_mul(31) ^ letter(length / 2).wrapping_mul(7) ^ letter(length.wrapping_sub(1)) << 2
+}
+
+// === impl Kinds ===
+
+impl Kinds {
+    fn new(kinds: &[Kind]) -> Self {
+        let mut places = vec![None; (2 * kinds.len() + 1).next_power_of_two()];
+        for kind in kinds {
+            let mut place = Self::hash(kind.version, kind.name) & (places.len() - 1);
+            while places[place].is_some() {
+                place = (place + 1) & (places.len() - 1);
+            }
+            places[place] = Some(*kind);
+        }
+        Self { places }
+    }
+
+    fn get(&self, version: &str, name: &str) -> Option<MessageId> {
+        let last = self.places.len() - 1;
+        let mut place = Self::hash(version, name) & last;
+        while let Some(kind) = &self.places[place] {
+            if kind.name == name && kind.version == version {
+                return Some(kind.message);
+            }
+            place = (place + 1) & last;
+        }
+        None
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Kind> {
+        self.places.iter().flatten()
+    }
+
+    fn hash(version: &str, name: &str) -> usize {
+        hash(name).wrapping_mul(17).wrapping_add(hash(version))
+    }
 }
 
 // === impl MessageId ===

@@ -1,5 +1,10 @@
 //! `metav1.Time` and `MicroTime`: RFC 3339 in JSON, seconds and nanoseconds since 1970 in protobuf.
 
+use crate::{
+    occurrences::low,
+    wire::{self, Reader, Span},
+};
+
 /// The seconds of Go's zero time, the start of year 1.
 const ZERO: i64 = -62_135_596_800;
 /// The first second after year 99,999. JSON has later times than those with four digits if a time near the end of year
@@ -90,6 +95,18 @@ impl Time {
         }
         out.extend_from_slice(b"Z\"");
     }
+}
+
+/// Reads seconds and nanoseconds of a message as encoders write it: both numbers, in this order. Returns `None` for
+/// another encoding.
+pub(crate) fn usual_parts(message: &[u8]) -> Option<(i64, i32)> {
+    let mut reader = Reader::new(message, Span { start: 0, end: u32::try_from(message.len()).ok()? });
+    let mut next = |expected| match reader.tag().ok()? {
+        (number, wire::VARINT) if number == expected => reader.varint().ok(),
+        _ => None,
+    };
+    let (seconds, nanos) = (next(1)?.cast_signed(), low(next(2)?));
+    reader.is_at_end().then_some((seconds, nanos))
 }
 
 /// Reads the digits at a position.

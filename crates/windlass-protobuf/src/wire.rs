@@ -183,6 +183,25 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Returns the number of bytes of a varint.
+#[inline]
+pub(crate) const fn varint_length(value: u64) -> usize {
+    // Zero has a byte, too.
+    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
+}
+
+/// Writes a varint into exactly its bytes.
+#[inline]
+pub(crate) fn write_varint(to: &mut [u8], value: u64) {
+    let mut rest = value;
+    let last = to.len() - 1;
+    for byte in &mut *to {
+        *byte = (rest & 0x7F) as u8 | 0x80;
+        rest >>= 7;
+    }
+    to[last] &= 0x7F;
+}
+
 /// Converts a position. Callers check the length of the input.
 pub(crate) fn narrow(position: usize) -> u32 {
     u32::try_from(position).unwrap_or(u32::MAX)
@@ -261,18 +280,8 @@ impl Writer {
 
     #[inline]
     pub(crate) fn varint(&mut self, value: u64) {
-        if value < 0x80 {
-            self.reserve(1)[0] = (value & 0x7F) as u8;
-            return;
-        }
-        let length = (64 - value.leading_zeros() as usize).div_ceil(7);
-        let to = self.reserve(length);
-        let mut rest = value;
-        for byte in &mut *to {
-            *byte = (rest & 0x7F) as u8 | 0x80;
-            rest >>= 7;
-        }
-        to[length - 1] &= 0x7F;
+        let length = varint_length(value);
+        write_varint(self.reserve(length), value);
     }
 
     /// Returns the space before the written bytes.

@@ -127,8 +127,8 @@ fn unusual_and_damaged_metadata_is_an_error_or_absent() {
     let expected = Metadata::read(&value).unwrap().unwrap();
     assert_eq!((expected.name, expected.namespace, expected.generation), ("a", Some("n"), Some(3)));
     for length in 0..value.len() {
-        let _ =
-            Metadata::read(&value[..length]).map(|read| read.map(|read| read.without_managed_fields(&value[..length]).is_some()));
+        let _ = Metadata::read(&value[..length])
+            .map(|read| read.map(|read| read.without_managed_fields(&value[..length]).is_some()));
     }
     for at in 0..value.len() {
         for mask in [0x01, 0x80, 0xFF] {

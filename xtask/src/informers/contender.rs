@@ -22,6 +22,8 @@ pub(super) enum Contender {
     Protobuf,
     /// With a memory budget of 0.
     Compressed,
+    /// Protobuf, with a memory budget of 0.
+    CompressedProtobuf,
     ClientGo,
     /// Protobuf, for built-in types only.
     ClientGoProtobuf,
@@ -43,6 +45,7 @@ impl TableEntry for Contender {
             Self::Windlass => "windlass",
             Self::Protobuf => "windlass, protobuf",
             Self::Compressed => "windlass, all compressed",
+            Self::CompressedProtobuf => "windlass, protobuf, all compressed",
             Self::ClientGo => "client-go, JSON",
             Self::ClientGoProtobuf => "client-go, protobuf",
             Self::KubeRs => "kube-rs",
@@ -56,7 +59,7 @@ impl Contender {
         let updates = part.updates.to_string();
         let updates = ["--updates", &updates];
         let mut served: Vec<&OsStr> = part.replay.iter().chain(&updates).map(OsStr::new).collect();
-        if matches!(self, Self::Protobuf | Self::ClientGoProtobuf) {
+        if matches!(self, Self::Protobuf | Self::CompressedProtobuf | Self::ClientGoProtobuf) {
             served.extend([OsStr::new("--protobuf"), programs.client_go.as_os_str()]);
         }
         let replay = Replay::start(&programs.windlass, served)?;
@@ -75,6 +78,7 @@ impl Contender {
             Self::Windlass => ours(&[]),
             Self::Protobuf => ours(&["--encoding", "protobuf"]),
             Self::Compressed => ours(&["--budget", "0"]),
+            Self::CompressedProtobuf => ours(&["--encoding", "protobuf", "--budget", "0"]),
             Self::ClientGo => Command::new(&programs.client_go),
             Self::ClientGoProtobuf => {
                 let mut command = Command::new(&programs.client_go);

@@ -27,6 +27,7 @@ const ALL: &[Contender] = &[
     Contender::Windlass,
     Contender::Protobuf,
     Contender::Compressed,
+    Contender::CompressedProtobuf,
     Contender::ClientGo,
     Contender::ClientGoProtobuf,
     Contender::KubeRs,

@@ -84,6 +84,7 @@ fn color(contender: Contender) -> &'static str {
         Contender::Windlass => "#1b6ca8",
         Contender::Protobuf => "#4a90c2",
         Contender::Compressed => "#7fb3d5",
+        Contender::CompressedProtobuf => "#a9cce3",
         Contender::ClientGo => "#c0792a",
         Contender::ClientGoProtobuf => "#e0b884",
         Contender::KubeRs => "#7d7d7d",

@@ -5,7 +5,7 @@ use crate::{
     Error,
     occurrences::{Entries, low, problem},
     table::{Field, Form, Item, Message, Special},
-    time::{Precision, Time},
+    time::{self, Precision, Time},
     wire::{Span, narrow},
 };
 
@@ -30,7 +30,9 @@ pub(super) struct Slot {
     /// The depth of the message.
     depth: u16,
     /// One item of a list or a map.
-    is_item: bool,
+    pub(super) is_item: bool,
+    /// The value is known not to be null.
+    pub(super) is_present: bool,
 }
 
 /// A value.
@@ -73,14 +75,14 @@ pub(super) enum Node {
 impl Slot {
     /// Returns the place of the outermost message.
     pub(super) const fn root(message: &'static Message) -> Self {
-        Self { message, field: None, start: 0, end: 1, depth: 0, is_item: false }
+        Self { message, field: None, start: 0, end: 1, depth: 0, is_item: false, is_present: true }
     }
 
     /// Returns the place of a member of an object. `depth` is that of its message.
     pub(super) fn member(message: &'static Message, field: &'static Field, found: Entries, depth: u16) -> Self {
         // A stack has fewer entries than the input has bytes.
         let (start, end) = (narrow(found.start), narrow(found.end));
-        Self { message, field: Some(field), start, end, depth, is_item: false }
+        Self { message, field: Some(field), start, end, depth, is_item: false, is_present: false }
     }
 
     /// Returns the place of an item of a list or a map. `depth` is that of the list or map.
@@ -96,7 +98,7 @@ impl Slot {
 impl State<'_> {
     /// Reports whether a value is null in JSON.
     pub(super) fn is_null(&mut self, slot: &Slot) -> Result<bool, Error> {
-        let Some(field) = slot.field else { return Ok(false) };
+        let Some(field) = slot.field.filter(|_| !slot.is_present) else { return Ok(false) };
         let has_value = slot.start < slot.end;
         if !slot.is_item {
             match field.form {
@@ -178,6 +180,12 @@ impl State<'_> {
         };
         let start = self.found.entries.get(parts.start).map_or(0, |entry| entry.span.start as usize);
         let input = self.found.input;
+        if let (Special::Time | Special::MicroTime, Some(entry)) = (special, self.found.entries[parts.clone()].last())
+            && let Some((seconds, nanos)) = time::usual_parts(entry.span.of(input))
+        {
+            let precision = if special == Special::Time { Precision::Seconds } else { Precision::Micros };
+            return of_time(message, seconds, nanos, start, precision);
+        }
         let is_empty = self.found.entries[parts.clone()].iter().all(|entry| entry.span.of(input).is_empty());
         let collected = self.found.collect(message, parts, depth.into())?;
         let list = |field: u16, items: Entries| Node::List {
@@ -248,13 +256,23 @@ impl State<'_> {
         let seconds = self.found.last(collected.clone(), FIRST);
         let seconds = seconds.map_or(0, |seconds| self.found.varint(seconds).cast_signed());
         let nanos = self.found.last(collected, SECOND).map_or(0, |nanos| low(self.found.varint(nanos)));
-        match Time::from_parts(seconds, nanos, precision) {
-            Some(time) if time.is_zero() => Ok(Node::NoTime),
-            Some(time) => Ok(Node::Time(time, precision)),
-            None => {
-                let text = "a year that is negative or has more than five digits";
-                Err(problem(message, Some("seconds"), start, text))
-            }
+        of_time(message, seconds, nanos, start, precision)
+    }
+}
+
+fn of_time(
+    message: &'static Message,
+    seconds: i64,
+    nanos: i32,
+    start: usize,
+    precision: Precision,
+) -> Result<Node, Error> {
+    match Time::from_parts(seconds, nanos, precision) {
+        Some(time) if time.is_zero() => Ok(Node::NoTime),
+        Some(time) => Ok(Node::Time(time, precision)),
+        None => {
+            let text = "a year that is negative or has more than five digits";
+            Err(problem(message, Some("seconds"), start, text))
         }
     }
 }

@@ -17,9 +17,9 @@ use super::{
 };
 use crate::{
     Error, json,
-    occurrences::{Entries, Entry, Pair, problem},
+    occurrences::{Entries, Entry, Pair, low, problem},
     quantity,
-    table::{Field, Message},
+    table::{Field, Form, Item, Message},
     time::{Precision, Time},
     wire::{Span, text},
 };
@@ -63,6 +63,22 @@ impl<'de> Value<'_, 'de> {
     /// Returns a string. As in JSON, each byte that is not UTF-8 is U+FFFD.
     fn text(&self, span: Span) -> Cow<'de, str> {
         text(span.of(self.state.found.input))
+    }
+
+    /// Returns the content of a present value, if its type is the one that most fields have where the visitor expects such
+    /// a value. Other values take the way of [`State::node`].
+    fn usual(&self, is_usual: impl FnOnce(Item) -> bool) -> Option<Span> {
+        let field = self.slot.field?;
+        let is_single = self.slot.is_item || matches!(field.form, Form::Value | Form::Pointer);
+        let last = self.slot.end.checked_sub(1).filter(|last| *last >= self.slot.start)?;
+        (is_single && is_usual(field.item)).then(|| self.state.found.entries[last as usize].span)
+    }
+
+    fn visit_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.usual(|item| item == Item::String) {
+            Some(span) => visit_text(self.text(span), visitor),
+            None => self.deserialize_any(visitor),
+        }
     }
 
     /// Deserializes the JSON in a bytes field.
@@ -256,12 +272,34 @@ impl<'de> Deserializer<'de> for Value<'_, 'de> {
         }
     }
 
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.visit_string(visitor)
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.visit_string(visitor)
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.usual(|item| item == Item::Bool) {
+            Some(span) => visitor.visit_bool(self.state.found.varint(span) != 0),
+            None => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_i32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.usual(|item| item == Item::Int32) {
+            Some(span) => visit_integer(low(self.state.found.varint(span)).into(), visitor),
+            None => self.deserialize_any(visitor),
+        }
+    }
+
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         visitor.visit_unit()
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
+        i8 i16 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf unit unit_struct seq tuple
         tuple_struct map struct identifier
     }
 }
