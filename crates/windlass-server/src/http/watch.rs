@@ -57,7 +57,8 @@ pub(super) fn frames(
     watching: Watching,
     counted: CountedWatch,
 ) -> impl Stream<Item = Bytes> + Send {
-    let watch = Watch { session, rendering, has_header: false, stopping, watching, _counted: counted };
+    // Boxed, because the states of the stream would contain several copies of it, for as long as the watch lasts.
+    let watch = Box::new(Watch { session, rendering, has_header: false, stopping, watching, _counted: counted });
     stream::unfold((watch, 0), |(mut watch, mut bytes)| async move {
         if bytes >= LARGE {
             bytes = 0;
