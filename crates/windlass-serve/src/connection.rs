@@ -220,3 +220,33 @@ impl Stopping {
         drop(self.0.clone().changed().await);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future;
+
+    use http_body_util::Empty;
+    use tokio::{io::DuplexStream, sync::Semaphore};
+
+    use super::*;
+    use crate::{Application, activity::OpenConnections};
+
+    fn application(_: Request<RequestBody>) -> future::Ready<Response<Empty<bytes::Bytes>>> {
+        future::ready(Response::default())
+    }
+
+    /// A server with ten thousand idle connections has as many of these futures.
+    #[tokio::test]
+    async fn future_of_a_connection_is_small() {
+        let server = Arc::new(HttpServer::new());
+        let activity = OpenConnections::new().open();
+        let permit = Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();
+        let (stream, _theirs) = tokio::io::duplex(1);
+        let socket: Socket<DuplexStream> = Socket::new(stream, Arc::clone(&activity), server.write, permit);
+        let (_stop, stopping) = watch::channel(());
+        let context = Context { server, tls: None, activity, stopping: Stopping(stopping) };
+        let connection = Application::connect(&application, ([127, 0, 0, 1], 0).into());
+        let size = size_of_val(&context.serve(socket, Box::new(connection)));
+        assert!(size <= 4 << 10, "{size} bytes");
+    }
+}

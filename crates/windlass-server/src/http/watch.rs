@@ -189,3 +189,21 @@ fn bookmark(resource: &ResourceInfo, revision: Revision, initial_end: bool) -> V
         Shape::Custom(_) => json!({"apiVersion": api_version, "kind": kind, "metadata": metadata}),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Frames<R> = fn(WatchSession, Rendering, Stopping, Watching, CountedWatch) -> R;
+
+    const fn size_of_frames<R>(_: Frames<R>) -> usize {
+        size_of::<R>()
+    }
+
+    /// A server with ten thousand idle watches has as many of these streams.
+    #[test]
+    fn stream_of_a_watch_is_small() {
+        let size = size_of_frames(frames);
+        assert!(size <= 1536, "{size} bytes");
+    }
+}

@@ -108,6 +108,9 @@ mod tests {
     #[test]
     fn debounce_interval_has_an_upper_limit() {
         let (mut debounce, now) = (Debounce::default(), Instant::now());
+        assert_eq!(debounce.on_event(3_000, now, false), Notification::Now);
+        assert_eq!(debounce.on_event(3_000, now, false), Notification::At(now + Duration::from_millis(150)));
+        let mut debounce = Debounce::default();
         assert_eq!(debounce.on_event(1_000_000, now, false), Notification::Now);
         assert_eq!(debounce.on_event(1_000_000, now, false), Notification::At(now + MAX_INTERVAL));
     }
