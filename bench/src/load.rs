@@ -16,11 +16,10 @@ use tokio::time::Instant;
 use windlass_api::BoxError;
 use windlass_client::{Auth, Config};
 
-pub(crate) use self::request::{OBJECT, RANDOM, REQUEST, Request};
-use self::{
-    request::Frames,
-    responses::{Outcome, ResponseParser},
-    tls_connection::TlsConnection,
+pub(crate) use self::{
+    request::{DIGITS, Frames, OBJECT, RANDOM, REQUEST, Request},
+    responses::{Outcome, ResponseParser, greeting, greeting_with_small_windows},
+    tls_connection::{LARGE_READ, SMALL_READ, TlsConnection},
 };
 
 mod responses;
@@ -71,6 +70,18 @@ impl Address {
         Ok(Self { host, port: config.server.port_u16().unwrap_or(443), token: token.expose().to_owned() })
     }
 
+    /// Encodes a request to the server.
+    pub(crate) fn frames(&self, request: &Request<'_>) -> Result<Frames, BoxError> {
+        Frames::of(request, &format!("{}:{}", self.host, self.port), &self.token)
+    }
+
+    /// Connects, and sends the start of a connection. `room` is the maximum size of a read.
+    pub(crate) fn connect(&self, room: usize, greeting: &[u8]) -> Result<TlsConnection, BoxError> {
+        let mut connection = TlsConnection::connect(&self.host, self.port, room)?;
+        connection.send(greeting)?;
+        Ok(connection)
+    }
+
     /// Repeats a request for a duration, and waits for the responses.
     pub(crate) fn load(
         &self,
@@ -79,8 +90,7 @@ impl Address {
         width: Width,
         lasting: Duration,
     ) -> Result<LoadResult, BoxError> {
-        let authority = format!("{}:{}", self.host, self.port);
-        let frames = Frames::of(request, &authority, &self.token)?;
+        let frames = self.frames(request)?;
         let open = || Connection::open(self, &frames, objects.clone());
         let mut open = (0..width.connections).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
         let count = AtomicUsize::new(0);
@@ -117,8 +127,7 @@ struct Connection<'c> {
 
 impl<'c> Connection<'c> {
     fn open(address: &Address, frames: &'c Frames, objects: Objects) -> Result<Self, BoxError> {
-        let mut connection = TlsConnection::connect(&address.host, address.port)?;
-        connection.send(&responses::greeting())?;
+        let connection = address.connect(LARGE_READ, &greeting())?;
         Ok(Self { connection, responses: ResponseParser::new(), frames, objects, stream: 1 })
     }
 

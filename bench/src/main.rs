@@ -3,6 +3,7 @@
 
 mod deployments;
 mod environments;
+mod fan_out;
 mod fill;
 mod informer;
 mod load;
@@ -52,6 +53,8 @@ enum Bench {
     Ready(ready::Options),
     /// Many watchers of one frequently written kind: check order and completeness, and measure the cost for writers
     Watchers(watchers::Options),
+    /// Very many watchers over TLS: memory of idle ones, and the delay of events at a fixed rate of writes
+    FanOut(fan_out::Options),
     /// Creates, updates and applies in this process, one at a time
     Writes(writes::Options),
     /// Durable storage without a server: commits per second, and the start with many objects
@@ -80,6 +83,8 @@ fn main() -> ExitCode {
         // The measured server gets the other cores.
         Bench::Ready(options) => on_threads(Some(1), ready::run(options)),
         Bench::Watchers(options) => on_threads(None, watchers::run(options)),
+        // A single thread leaves the machine to the server.
+        Bench::FanOut(options) => fan_out::run(&options),
         Bench::Writes(options) => on_threads(None, async { writes::run(&options).await }),
         Bench::Storage(options) => on_threads(None, async { storage::run(&options).await }),
         // A single thread leaves the machine to the control plane.

@@ -14,6 +14,11 @@ pub fn rss_of(process: u32) -> Result<u64, BoxError> {
     field_of(&process.to_string(), "VmRSS:")
 }
 
+/// Returns the memory that another process uses, in bytes. Pages that it shares with other processes count in part.
+pub fn pss_of(process: u32) -> Result<u64, BoxError> {
+    kilobytes(&fs::read_to_string(format!("/proc/{process}/smaps_rollup"))?, "Pss:")
+}
+
 /// Returns the peak memory usage, in bytes.
 pub fn peak_rss() -> Result<u64, BoxError> {
     status("VmHWM:")
@@ -64,7 +69,11 @@ fn status(field: &str) -> Result<u64, BoxError> {
 }
 
 fn field_of(process: &str, field: &str) -> Result<u64, BoxError> {
-    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+    kilobytes(&fs::read_to_string(format!("/proc/{process}/status"))?, field)
+}
+
+/// Returns the bytes of a field that is in kilobytes.
+fn kilobytes(status: &str, field: &str) -> Result<u64, BoxError> {
     let line = status.lines().find_map(|line| line.strip_prefix(field)).ok_or_else(|| format!("no {field}"))?;
     let kilobytes = line.split_whitespace().next().unwrap_or_default().parse::<u64>()?;
     Ok(kilobytes * 1024)
@@ -108,7 +117,7 @@ mod tests {
     #[test]
     fn process_time_is_positive() {
         let own = std::process::id();
-        assert!(peak_rss_of(own).unwrap() >= 1 << 20);
+        assert!(peak_rss_of(own).unwrap() >= 1 << 20 && pss_of(own).unwrap() >= 1 << 20);
         assert!(cpu_seconds_of(own).unwrap() >= 0.0 && load_average().unwrap() >= 0.0);
     }
 }

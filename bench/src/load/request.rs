@@ -3,7 +3,7 @@
 use windlass_api::BoxError;
 
 /// The number of digits of a number in a request.
-pub(super) const DIGITS: usize = 8;
+pub(crate) const DIGITS: usize = 8;
 
 /// A placeholder in paths and bodies for the number of the object.
 pub(crate) const OBJECT: &str = "00000000";
@@ -24,7 +24,7 @@ const FRAME: usize = 16 << 10;
 
 /// The frames of a request, with gaps for the stream and the numbers.
 #[derive(Debug, Default)]
-pub(super) struct Frames {
+pub(crate) struct Frames {
     bytes: Vec<u8>,
     /// The start positions of the frames.
     frames: Vec<usize>,
@@ -43,7 +43,7 @@ pub(crate) struct Request<'r> {
 }
 
 impl Frames {
-    pub(super) fn of(request: &Request<'_>, authority: &str, token: &str) -> Result<Self, BoxError> {
+    pub(crate) fn of(request: &Request<'_>, authority: &str, token: &str) -> Result<Self, BoxError> {
         let mut headers = Vec::new();
         // Header fields are never indexed dynamically, so each request has the same bytes. The indices are those of
         // HPACK's static table.
@@ -86,7 +86,7 @@ impl Frames {
     }
 
     /// Appends the request with these numbers.
-    pub(super) fn write(&self, stream: u32, object: usize, request: usize, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, stream: u32, object: usize, request: usize, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&self.bytes);
         let own = &mut out[start..];

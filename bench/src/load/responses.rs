@@ -1,4 +1,4 @@
-//! Parsing of responses: keeps only the frames that show how a request ended.
+//! Parsing of responses: keeps only the frames that show how a request began and ended.
 
 use windlass_api::BoxError;
 
@@ -30,7 +30,7 @@ const REFILL: u32 = 1 << 28;
 
 /// Parses frames, independent of TLS record boundaries.
 #[derive(Debug)]
-pub(super) struct ResponseParser {
+pub(crate) struct ResponseParser {
     /// The partial header of the current frame.
     head: Vec<u8>,
     /// The remaining bytes of its payload.
@@ -45,16 +45,17 @@ pub(super) struct ResponseParser {
 
 /// The result of the received bytes.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
-    /// The number of successful requests.
-    pub(super) ended: usize,
+pub(crate) struct Outcome {
+    /// The number of successful responses that have begun, and of those that have ended.
+    pub(crate) begun: usize,
+    pub(crate) ended: usize,
     /// The bytes to send.
-    pub(super) reply: Vec<u8>,
+    pub(crate) reply: Vec<u8>,
 }
 
 /// Returns the start of a connection: no dynamic header table, so each response is self-contained, and the maximum
 /// window.
-pub(super) fn greeting() -> Vec<u8> {
+pub(crate) fn greeting() -> Vec<u8> {
     let mut out = PREFACE.to_vec();
     let mut settings = Vec::new();
     for (setting, value) in [(1_u16, 0_u32), (2, 0), (4, WINDOW)] {
@@ -66,13 +67,30 @@ pub(super) fn greeting() -> Vec<u8> {
     out
 }
 
+/// Returns the start of a connection with the windows that every connection has at first: 64 KiB.
+pub(crate) fn greeting_with_small_windows() -> Vec<u8> {
+    let mut out = PREFACE.to_vec();
+    frame(&mut out, SETTINGS, 0, 0, &[]);
+    out
+}
+
 impl ResponseParser {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { head: Vec::with_capacity(9), left: 0, kept: Vec::new(), data: 0, failed: None }
     }
 
-    /// Processes received bytes. Returns an error for a failed response.
-    pub(super) fn take(&mut self, mut bytes: &[u8], outcome: &mut Outcome) -> Result<(), BoxError> {
+    /// Processes received bytes, and discards the bodies of responses. Returns an error for a failed response.
+    pub(crate) fn take(&mut self, bytes: &[u8], outcome: &mut Outcome) -> Result<(), BoxError> {
+        self.take_bodies(bytes, outcome, &mut |_, _| {})
+    }
+
+    /// Like [`Self::take`], and passes the bodies to `body`, each part with its stream.
+    pub(crate) fn take_bodies(
+        &mut self,
+        mut bytes: &[u8],
+        outcome: &mut Outcome,
+        body: &mut dyn FnMut(u32, &[u8]),
+    ) -> Result<(), BoxError> {
         while !bytes.is_empty() {
             if self.head.len() < 9 {
                 let (part, rest) = bytes.split_at(bytes.len().min(9 - self.head.len()));
@@ -90,6 +108,7 @@ impl ResponseParser {
                 self.kept.extend_from_slice(part);
             } else {
                 self.data += u32::try_from(part.len())?;
+                body(self.stream(), part);
             }
             if self.left == 0 {
                 self.frame(outcome)?;
@@ -100,10 +119,15 @@ impl ResponseParser {
         Ok(())
     }
 
+    /// Returns the stream of the current frame.
+    fn stream(&self) -> u32 {
+        u32::from_be_bytes([self.head[5], self.head[6], self.head[7], self.head[8]])
+    }
+
     /// Processes a complete frame.
     fn frame(&mut self, outcome: &mut Outcome) -> Result<(), BoxError> {
         let (kind, flags) = (self.head[3], self.head[4]);
-        let stream = u32::from_be_bytes([self.head[5], self.head[6], self.head[7], self.head[8]]);
+        let stream = self.stream();
         match kind {
             DATA => {
                 if let Some((failed, text)) = &mut self.failed
@@ -120,7 +144,9 @@ impl ResponseParser {
                 if flags & END_HEADERS == 0 || flags & (PADDED | PRIORITY) != 0 {
                     return Err("the head of an answer is not in one plain frame".into());
                 }
-                if !is_success(&self.kept) {
+                if is_success(&self.kept) {
+                    outcome.begun += 1;
+                } else {
                     let status = self.kept.iter().take(6).map(|byte| format!("{byte:02x}")).collect::<String>();
                     self.failed.get_or_insert((stream, format!("an answer that is no success (head {status}): ")));
                 }
@@ -178,8 +204,24 @@ mod tests {
         frame(&mut bytes, DATA, END_STREAM, 1, b"the other");
         for at_a_time in [1, 2, 7, bytes.len()] {
             let outcome = taken(&bytes, at_a_time).unwrap();
-            assert_eq!((outcome.ended, outcome.reply.len()), (2, 9), "{at_a_time} at a time");
+            assert_eq!((outcome.begun, outcome.ended, outcome.reply.len()), (2, 2, 9), "{at_a_time} at a time");
         }
+    }
+
+    #[test]
+    fn bodies_are_passed_on_with_their_streams() {
+        let mut bytes = Vec::new();
+        frame(&mut bytes, HEADERS, END_HEADERS, 1, &[0x88]);
+        frame(&mut bytes, DATA, 0, 1, b"one ");
+        frame(&mut bytes, DATA, 0, 3, b"two");
+        frame(&mut bytes, DATA, 0, 1, b"half");
+        let (mut responses, mut outcome) = (ResponseParser::new(), Outcome::default());
+        let mut bodies = [Vec::new(), Vec::new()];
+        for part in bytes.chunks(5) {
+            let mut body = |stream: u32, part: &[u8]| bodies[stream as usize / 2].extend_from_slice(part);
+            responses.take_bodies(part, &mut outcome, &mut body).unwrap();
+        }
+        assert_eq!(bodies, [b"one half".to_vec(), b"two".to_vec()]);
     }
 
     #[test]

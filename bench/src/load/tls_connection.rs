@@ -1,12 +1,15 @@
-//! TLS on a blocking socket, with minimal overhead.
+//! TLS on a socket, with minimal overhead. The socket blocks, until [`TlsConnection::into_async`] is called.
 //!
 //! There is a single cipher suite, so all servers do the same work. Certificates are not verified, because the
 //! benchmark itself starts the servers.
 
 use std::{
+    future::poll_fn,
     io::{self, Read as _, Write as _},
     net::TcpStream,
+    pin::Pin,
     sync::Arc,
+    task::ready,
 };
 
 use rustls::{
@@ -19,14 +22,18 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
     unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus},
 };
+use tokio::io::{AsyncRead as _, ReadBuf};
 use windlass_api::BoxError;
 
-/// The maximum size of a read from the socket.
-const READ: usize = 256 << 10;
+/// The maximum size of a read from the socket of a connection with much data.
+pub(crate) const LARGE_READ: usize = 256 << 10;
+
+/// The same for one of very many connections: one record of maximum size, and a part of the next one.
+pub(crate) const SMALL_READ: usize = 20 << 10;
 
 /// A connection after the handshake.
-pub(super) struct TlsConnection {
-    stream: TcpStream,
+pub(crate) struct TlsConnection<S = TcpStream> {
+    stream: S,
     tls: UnbufferedClientConnection,
     /// Received bytes that are not decrypted yet: `from..to`.
     incoming: Vec<u8>,
@@ -37,8 +44,8 @@ pub(super) struct TlsConnection {
 }
 
 impl TlsConnection {
-    /// Connects and selects HTTP/2.
-    pub(super) fn connect(host: &str, port: u16) -> Result<Self, BoxError> {
+    /// Connects and selects HTTP/2. `room` is the maximum size of a read, and more than a record.
+    pub(crate) fn connect(host: &str, port: u16, room: usize) -> Result<Self, BoxError> {
         let stream = TcpStream::connect((host, port))?;
         stream.set_nodelay(true)?;
         let provider = CryptoProvider {
@@ -52,7 +59,7 @@ impl TlsConnection {
             .with_no_client_auth();
         config.alpn_protocols = vec![b"h2".to_vec()];
         let tls = UnbufferedClientConnection::new(Arc::new(config), ServerName::try_from(host.to_owned())?)?;
-        let incoming = vec![0; READ];
+        let incoming = vec![0; room];
         let mut connection = Self { stream, tls, incoming, from: 0, to: 0, outgoing: Vec::new() };
         while !connection.advance(&[], &mut |_| Ok(()))? {
             connection.receive()?;
@@ -63,32 +70,68 @@ impl TlsConnection {
         Ok(connection)
     }
 
+    /// Returns the connection for a runtime.
+    pub(crate) fn into_async(self) -> io::Result<TlsConnection<tokio::net::TcpStream>> {
+        self.stream.set_nonblocking(true)?;
+        let Self { stream, tls, incoming, from, to, outgoing } = self;
+        Ok(TlsConnection { stream: tokio::net::TcpStream::from_std(stream)?, tls, incoming, from, to, outgoing })
+    }
+
+    /// Waits for data and passes it to `take`.
+    pub(crate) fn read(&mut self, take: &mut dyn FnMut(&[u8]) -> Result<(), BoxError>) -> Result<(), BoxError> {
+        self.receive()?;
+        self.advance(&[], take)?;
+        Ok(())
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        self.make_space();
+        let read = self.stream.read(&mut self.incoming[self.to..])?;
+        self.received(read)
+    }
+}
+
+impl TlsConnection<tokio::net::TcpStream> {
+    /// Waits for data. [`Self::process`] passes it on.
+    pub(crate) async fn receive(&mut self) -> io::Result<()> {
+        self.make_space();
+        let read = poll_fn(|cx| {
+            let mut buffer = ReadBuf::new(&mut self.incoming[self.to..]);
+            ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
+            io::Result::Ok(buffer.filled().len()).into()
+        });
+        let read = read.await?;
+        self.received(read)
+    }
+
+    /// Passes the received data to `take`.
+    pub(crate) fn process(&mut self, take: &mut dyn FnMut(&[u8]) -> Result<(), BoxError>) -> Result<(), BoxError> {
+        self.advance(&[], take)?;
+        Ok(())
+    }
+}
+
+impl<S: Socket> TlsConnection<S> {
     /// Sends all bytes.
-    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), BoxError> {
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), BoxError> {
         if !self.advance(bytes, &mut |_| Err("data before it was asked for".into()))? {
             return Err("the connection does not take data".into());
         }
         Ok(())
     }
 
-    /// Waits for data and passes it to `take`.
-    pub(super) fn read(&mut self, take: &mut dyn FnMut(&[u8]) -> Result<(), BoxError>) -> Result<(), BoxError> {
-        self.receive()?;
-        self.advance(&[], take)?;
-        Ok(())
-    }
-
-    fn receive(&mut self) -> Result<(), BoxError> {
-        // The remaining space is larger than any record.
+    /// Moves the remaining bytes to the front. The space after them is larger than any record.
+    fn make_space(&mut self) {
         self.incoming.copy_within(self.from..self.to, 0);
         (self.from, self.to) = (0, self.to - self.from);
-        match self.stream.read(&mut self.incoming[self.to..])? {
-            0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-            read => {
-                self.to += read;
-                Ok(())
-            }
+    }
+
+    fn received(&mut self, bytes: usize) -> io::Result<()> {
+        if bytes == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        self.to += bytes;
+        Ok(())
     }
 
     /// Processes records until more input is needed, then sends `bytes`. Reports whether they could be sent.
@@ -114,7 +157,7 @@ impl TlsConnection {
                     })?;
                 }
                 ConnectionState::TransmitTlsData(data) => {
-                    self.stream.write_all(&self.outgoing)?;
+                    self.stream.send(&self.outgoing)?;
                     self.outgoing.clear();
                     data.done();
                 }
@@ -126,7 +169,7 @@ impl TlsConnection {
                                 EncryptError::EncryptExhausted => Err(error.into()),
                             })
                         })?;
-                        self.stream.write_all(&self.outgoing)?;
+                        self.stream.send(&self.outgoing)?;
                         self.outgoing.clear();
                     }
                     done = Some(true);
@@ -138,6 +181,27 @@ impl TlsConnection {
             if let Some(done) = done {
                 return Ok(done);
             }
+        }
+    }
+}
+
+/// A socket that bytes are written to.
+pub(crate) trait Socket {
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()>;
+}
+
+impl Socket for TcpStream {
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(bytes)
+    }
+}
+
+impl Socket for tokio::net::TcpStream {
+    /// Does not wait. The few bytes of a client that reads always fit into the buffer of the socket.
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self.try_write(bytes)? {
+            written if written == bytes.len() => Ok(()),
+            _ => Err(io::ErrorKind::WriteZero.into()),
         }
     }
 }

@@ -37,6 +37,17 @@ use crate::{
     streams::Streams,
 };
 
+/// The bytes of a connection after its TLS handshake, or without TLS.
+///
+/// It is boxed. The futures of the phases of a connection would otherwise contain several copies of the TLS state, for
+/// as long as the connection exists.
+type AnyStream = Box<dyn Stream>;
+
+/// A stream in both directions.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
 /// Everything that a connection needs except its socket and its state.
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -71,13 +82,15 @@ impl Context {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Some(tls) = &self.tls else { return self.http(socket, connection, None).await };
+        let Some(tls) = &self.tls else { return self.http(Box::new(socket), connection, None).await };
         let acceptor = TlsAcceptor::from(Arc::clone(tls));
+        // Boxed, so that its memory is free after the handshake.
+        let handshake = Box::pin(time::timeout(HANDSHAKE, acceptor.accept(socket)));
         let handshake = tokio::select! {
             () = self.stopping.requested() => return Ok(()),
-            handshake = time::timeout(HANDSHAKE, acceptor.accept(socket)) => handshake,
+            handshake = handshake => handshake,
         };
-        let stream = handshake.map_err(|_| format!("no TLS handshake within {HANDSHAKE:?}"))??;
+        let stream = Box::new(handshake.map_err(|_| format!("no TLS handshake within {HANDSHAKE:?}"))??);
         let (_, session) = stream.get_ref();
         connection.secured(session);
         let protocol = match session.alpn_protocol() {
@@ -89,15 +102,12 @@ impl Context {
     }
 
     /// Serves requests over the version of HTTP that the handshake or the first bytes select.
-    async fn http<S>(
+    async fn http(
         &self,
-        stream: S,
+        stream: AnyStream,
         connection: Box<dyn AnyConnection>,
         selected: Option<Version>,
-    ) -> Result<(), BoxError>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    ) -> Result<(), BoxError> {
         let connection = Arc::from(connection);
         let serving = async {
             let mut stream = Rewound::new(stream);
@@ -119,10 +129,11 @@ impl Context {
         }
     }
 
-    async fn http1<S>(&self, stream: S, connection: &Arc<dyn AnyConnection>) -> Result<(), BoxError>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    async fn http1(
+        &self,
+        stream: Rewound<AnyStream>,
+        connection: &Arc<dyn AnyConnection>,
+    ) -> Result<(), BoxError> {
         let stream = Heads::new(stream, Arc::clone(connection), Arc::clone(&self.activity), self.server.head);
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -139,10 +150,11 @@ impl Context {
         Ok(reported(served, &**connection).await?)
     }
 
-    async fn http2<S>(&self, stream: S, connection: &Arc<dyn AnyConnection>) -> Result<(), BoxError>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    async fn http2(
+        &self,
+        stream: Rewound<AnyStream>,
+        connection: &Arc<dyn AnyConnection>,
+    ) -> Result<(), BoxError> {
         let coalesced_writes = CoalescedConnection::new(stream);
         let streams = Streams::new(self.server.write);
         let task = streams.connection();
@@ -206,5 +218,35 @@ impl Stopping {
     async fn requested(&self) {
         // Nothing is sent; the wait ends when the sender is dropped.
         drop(self.0.clone().changed().await);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future;
+
+    use http_body_util::Empty;
+    use tokio::{io::DuplexStream, sync::Semaphore};
+
+    use super::*;
+    use crate::{Application, activity::OpenConnections};
+
+    fn application(_: Request<RequestBody>) -> future::Ready<Response<Empty<bytes::Bytes>>> {
+        future::ready(Response::default())
+    }
+
+    /// A server with ten thousand idle connections has as many of these futures.
+    #[tokio::test]
+    async fn future_of_a_connection_is_small() {
+        let server = Arc::new(HttpServer::new());
+        let activity = OpenConnections::new().open();
+        let permit = Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();
+        let (stream, _theirs) = tokio::io::duplex(1);
+        let socket: Socket<DuplexStream> = Socket::new(stream, Arc::clone(&activity), server.write, permit);
+        let (_stop, stopping) = watch::channel(());
+        let context = Context { server, tls: None, activity, stopping: Stopping(stopping) };
+        let connection = Application::connect(&application, ([127, 0, 0, 1], 0).into());
+        let size = size_of_val(&context.serve(socket, Box::new(connection)));
+        assert!(size <= 4 << 10, "{size} bytes");
     }
 }

@@ -15,8 +15,9 @@ const INTERVAL_PER_SUBSCRIBER: Duration = Duration::from_micros(50);
 /// Intervals up to this length are ignored, because timers have a resolution of a millisecond.
 const MIN_INTERVAL: Duration = Duration::from_millis(2);
 
-/// The maximum interval, and so the maximum delay of an event.
-pub(super) const MAX_INTERVAL: Duration = Duration::from_millis(50);
+/// The maximum interval, and so the maximum delay of an event. Ten thousand subscribers with a connection each need more
+/// than a tenth of a second of processor time for a notification.
+pub(super) const MAX_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The time of the last notification of a topic's subscribers, and of the pending one, if any.
 #[derive(Debug, Default)]
@@ -107,6 +108,9 @@ mod tests {
     #[test]
     fn debounce_interval_has_an_upper_limit() {
         let (mut debounce, now) = (Debounce::default(), Instant::now());
+        assert_eq!(debounce.on_event(3_000, now, false), Notification::Now);
+        assert_eq!(debounce.on_event(3_000, now, false), Notification::At(now + Duration::from_millis(150)));
+        let mut debounce = Debounce::default();
         assert_eq!(debounce.on_event(1_000_000, now, false), Notification::Now);
         assert_eq!(debounce.on_event(1_000_000, now, false), Notification::At(now + MAX_INTERVAL));
     }
