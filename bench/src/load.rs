@@ -16,10 +16,12 @@ use tokio::time::Instant;
 use windlass_api::BoxError;
 use windlass_client::{Auth, Config};
 
-pub(crate) use self::request::{OBJECT, RANDOM, REQUEST, Request};
 use self::{
     request::Frames,
     responses::{Outcome, ResponseParser},
+};
+pub(crate) use self::{
+    request::{OBJECT, RANDOM, REQUEST, Request},
     tls_connection::TlsConnection,
 };
 
@@ -71,6 +73,16 @@ impl Address {
         Ok(Self { host, port: config.server.port_u16().unwrap_or(443), token: token.expose().to_owned() })
     }
 
+    /// Opens a connection and sends a GET over HTTP/1.1, with these lines of headers.
+    pub(crate) fn get(&self, path: &str, headers: &str) -> Result<TlsConnection, BoxError> {
+        let mut connection = TlsConnection::connect(&self.host, self.port, "http/1.1")?;
+        let (host, token) = (&self.host, &self.token);
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n{headers}\r\n");
+        connection.send(request.as_bytes())?;
+        Ok(connection)
+    }
+
     /// Repeats a request for a duration, and waits for the responses.
     pub(crate) fn load(
         &self,
@@ -117,7 +129,7 @@ struct Connection<'c> {
 
 impl<'c> Connection<'c> {
     fn open(address: &Address, frames: &'c Frames, objects: Objects) -> Result<Self, BoxError> {
-        let mut connection = TlsConnection::connect(&address.host, address.port)?;
+        let mut connection = TlsConnection::connect(&address.host, address.port, "h2")?;
         connection.send(&responses::greeting())?;
         Ok(Self { connection, responses: ResponseParser::new(), frames, objects, stream: 1 })
     }

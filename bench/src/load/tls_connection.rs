@@ -25,7 +25,7 @@ use windlass_api::BoxError;
 const READ: usize = 256 << 10;
 
 /// A connection after the handshake.
-pub(super) struct TlsConnection {
+pub(crate) struct TlsConnection {
     stream: TcpStream,
     tls: UnbufferedClientConnection,
     /// Received bytes that are not decrypted yet: `from..to`.
@@ -37,8 +37,8 @@ pub(super) struct TlsConnection {
 }
 
 impl TlsConnection {
-    /// Connects and selects HTTP/2.
-    pub(super) fn connect(host: &str, port: u16) -> Result<Self, BoxError> {
+    /// Connects and selects the protocol, by its name in TLS.
+    pub(super) fn connect(host: &str, port: u16, protocol: &str) -> Result<Self, BoxError> {
         let stream = TcpStream::connect((host, port))?;
         stream.set_nodelay(true)?;
         let provider = CryptoProvider {
@@ -50,21 +50,21 @@ impl TlsConnection {
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate))
             .with_no_client_auth();
-        config.alpn_protocols = vec![b"h2".to_vec()];
+        config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
         let tls = UnbufferedClientConnection::new(Arc::new(config), ServerName::try_from(host.to_owned())?)?;
         let incoming = vec![0; READ];
         let mut connection = Self { stream, tls, incoming, from: 0, to: 0, outgoing: Vec::new() };
         while !connection.advance(&[], &mut |_| Ok(()))? {
             connection.receive()?;
         }
-        if connection.tls.alpn_protocol() != Some(b"h2") {
-            return Err("the server does not speak HTTP/2".into());
+        if connection.tls.alpn_protocol() != Some(protocol.as_bytes()) {
+            return Err(format!("the server does not speak {protocol}").into());
         }
         Ok(connection)
     }
 
     /// Sends all bytes.
-    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), BoxError> {
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), BoxError> {
         if !self.advance(bytes, &mut |_| Err("data before it was asked for".into()))? {
             return Err("the connection does not take data".into());
         }
@@ -72,7 +72,7 @@ impl TlsConnection {
     }
 
     /// Waits for data and passes it to `take`.
-    pub(super) fn read(&mut self, take: &mut dyn FnMut(&[u8]) -> Result<(), BoxError>) -> Result<(), BoxError> {
+    pub(crate) fn read(&mut self, take: &mut dyn FnMut(&[u8]) -> Result<(), BoxError>) -> Result<(), BoxError> {
         self.receive()?;
         self.advance(&[], take)?;
         Ok(())

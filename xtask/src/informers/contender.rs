@@ -66,9 +66,18 @@ impl Contender {
     }
 
     fn command(self, part: &Part, programs: &Programs) -> Command {
+        let mut command = self.program(programs);
+        if matches!(self, Self::Windlass | Self::Protobuf | Self::Compressed) {
+            command.args(part.ours);
+        }
+        command
+    }
+
+    /// Returns the command without the flags of a part.
+    pub(super) fn program(self, programs: &Programs) -> Command {
         let ours = |more: &[&str]| {
-            let mut command = Command::new(&programs.windlass);
-            command.arg("informer").args(more).args(part.ours);
+            let mut command = programs.bench();
+            command.arg("informer").args(more);
             command
         };
         match self {
@@ -89,6 +98,11 @@ impl Contender {
 // === impl Programs ===
 
 impl Programs {
+    /// Returns the command of `windlass-bench`.
+    pub(super) fn bench(&self) -> Command {
+        Command::new(&self.windlass)
+    }
+
     /// Builds the other programs; `windlass` is already built.
     pub(super) fn build(windlass: &Path) -> Result<Self> {
         Ok(Self {
