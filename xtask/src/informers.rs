@@ -48,10 +48,12 @@ fn names() -> impl Iterator<Item = &'static str> {
 ///
 /// A failed run leaves a gap in its table and is listed in the error at the end.
 pub(crate) fn run(bench: &Path, options: &Options) -> Result {
-    let programs = Programs::build(bench)?;
     let chosen = |name: &str| options.only.is_empty() || options.only.iter().any(|only| only == name);
+    let parts = PARTS.iter().filter(|part| chosen(part.name));
+    let contenders: Vec<_> = parts.clone().flat_map(|part| part.contenders).copied().collect();
+    let programs = Programs::build(bench, &contenders)?;
     let (mut tables, mut failures) = (Vec::new(), Vec::new());
-    for part in PARTS.iter().filter(|part| chosen(part.name)) {
+    for part in parts {
         let mut table = Table::new(part.heading, part.columns, part.contenders);
         for round in 1..=options.rounds.min(part.rounds) {
             for (line, contender) in part.contenders.iter().enumerate() {

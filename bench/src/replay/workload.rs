@@ -148,10 +148,10 @@ impl Workload {
         format!("namespace-{number:02}")
     }
 
-    /// Returns an object after a change, in JSON with its kind.
-    pub(crate) fn object(&self, object: usize, change: u64) -> Vec<u8> {
+    /// Returns an object in JSON with its kind.
+    pub(crate) fn object(&self, object: usize) -> Vec<u8> {
         let mut out = Vec::new();
-        self.json_object(&mut out, object, change, true);
+        self.json_object(&mut out, object, 0, true);
         out
     }
 

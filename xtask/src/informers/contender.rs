@@ -32,7 +32,8 @@ pub(super) enum Contender {
 pub(super) struct Programs {
     windlass: PathBuf,
     client_go: PathBuf,
-    kube_rs: PathBuf,
+    /// `None` if no part needs it.
+    kube_rs: Option<PathBuf>,
 }
 
 // === impl Contender ===
@@ -90,7 +91,7 @@ impl Contender {
                 command.args(["--accept", "application/vnd.kubernetes.protobuf"]);
                 command
             }
-            Self::KubeRs => Command::new(&programs.kube_rs),
+            Self::KubeRs => Command::new(programs.kube_rs.as_deref().unwrap_or(Path::new("kube-rs-peer"))),
         }
     }
 }
@@ -103,12 +104,13 @@ impl Programs {
         Command::new(&self.windlass)
     }
 
-    /// Builds the other programs; `windlass` is already built.
-    pub(super) fn build(windlass: &Path) -> Result<Self> {
+    /// Builds the other programs that these contenders need; `windlass` is already built.
+    pub(super) fn build(windlass: &Path, contenders: &[Contender]) -> Result<Self> {
+        let kube_rs = contenders.contains(&Contender::KubeRs).then(|| bench_programs::kube_rs("kube-rs-peer"));
         Ok(Self {
             windlass: windlass.to_path_buf(),
             client_go: bench_programs::client_go(".", "bench-client-go")?,
-            kube_rs: bench_programs::kube_rs("kube-rs-peer")?,
+            kube_rs: kube_rs.transpose()?,
         })
     }
 }
