@@ -31,6 +31,8 @@ const HEADING: &str = "Uniform pods of a real kube-apiserver";
 const CONTENDERS: &[Contender] =
     &[Contender::ClientGoProtobuf, Contender::Protobuf, Contender::ClientGo, Contender::Windlass];
 
+const WITH_PROTOBUF: &[Contender] = &[Contender::ClientGoProtobuf, Contender::Protobuf];
+
 const COLUMNS: &[Column] = &[
     figure("server.cpu_us_per_event", "kube-apiserver: CPU per update and informer, µs", 1.0, 1),
     figure("server.cpu_us_per_update", "in all per update, µs", 1.0, 0),
@@ -49,6 +51,9 @@ pub(super) struct Load {
     /// Of the part `real`: the number of informers at a time
     #[arg(long, default_value_t = 2)]
     informers: usize,
+    /// Of the part `real`: only the informers with protobuf
+    #[arg(long)]
+    only_protobuf: bool,
     /// Of the part `real`: updates per second
     #[arg(long, default_value_t = 1_000)]
     rate: u64,
@@ -82,7 +87,8 @@ struct Informer {
 /// Measures all informers in turns, each round in another order, and prints the table.
 pub(super) fn run(programs: &Programs, load: &Load, rounds: usize) -> Result {
     let mut stage = Stage::set(programs, load)?;
-    let mut table = Table::new(HEADING, COLUMNS, CONTENDERS);
+    let contenders = if load.only_protobuf { WITH_PROTOBUF } else { CONTENDERS };
+    let mut table = Table::new(HEADING, COLUMNS, contenders);
     // The first run after the creation of the pods is slower.
     stage.measure(None)?;
     let (mut without, mut measured) = (Vec::new(), Vec::new());
@@ -90,10 +96,10 @@ pub(super) fn run(programs: &Programs, load: &Load, rounds: usize) -> Result {
         eprintln!("{HEADING}, round {}: without informers", round + 1);
         without.push(stage.measure(None)?["server.cpu_us_per_update"]);
         eprintln!("kube-apiserver without informers: {without:.0?} µs per update");
-        for at in 0..CONTENDERS.len() {
+        for at in 0..contenders.len() {
             // Back and forth, so that no informer always follows the same one.
-            let line = if round.is_multiple_of(2) { at } else { CONTENDERS.len() - 1 - at };
-            let contender = CONTENDERS[line];
+            let line = if round.is_multiple_of(2) { at } else { contenders.len() - 1 - at };
+            let contender = contenders[line];
             eprintln!("{HEADING}, round {}: {}", round + 1, contender.name());
             let figures = stage.measure(Some(contender))?;
             eprintln!("{figures:?}");
@@ -263,7 +269,7 @@ fn parse(text: &str) -> BTreeMap<u32, Socket> {
 /// Compares the chunks of watches with those of the replay, in both encodings: as the updates happen, and all of them in
 /// a burst.
 pub(super) fn compare_framing(programs: &Programs) -> Result {
-    let load = Load { informers: 0, rate: 1_000, seconds: 3 };
+    let load = Load { informers: 0, only_protobuf: false, rate: 1_000, seconds: 3 };
     let (mut stage, updates) = (Stage::set(programs, &load)?, load.rate * load.seconds);
     for encoding in ["json", "protobuf"] {
         let version = stage.version()?;
