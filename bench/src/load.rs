@@ -77,8 +77,7 @@ impl Address {
     pub(crate) fn get(&self, path: &str, headers: &str) -> Result<TlsConnection, BoxError> {
         let mut connection = TlsConnection::connect(&self.host, self.port, "http/1.1")?;
         let (host, token) = (&self.host, &self.token);
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n{headers}\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n{headers}\r\n");
         connection.send(request.as_bytes())?;
         Ok(connection)
     }
