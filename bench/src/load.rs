@@ -77,8 +77,17 @@ impl Address {
 
     /// Connects, and sends the start of a connection. `room` is the maximum size of a read.
     pub(crate) fn connect(&self, room: usize, greeting: &[u8]) -> Result<TlsConnection, BoxError> {
-        let mut connection = TlsConnection::connect(&self.host, self.port, room)?;
+        let mut connection = TlsConnection::connect(&self.host, self.port, "h2", room)?;
         connection.send(greeting)?;
+        Ok(connection)
+    }
+
+    /// Opens a connection and sends a GET over HTTP/1.1, with these lines of headers.
+    pub(crate) fn get(&self, path: &str, headers: &str) -> Result<TlsConnection, BoxError> {
+        let mut connection = TlsConnection::connect(&self.host, self.port, "http/1.1", LARGE_READ)?;
+        let (host, token) = (&self.host, &self.token);
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n{headers}\r\n");
+        connection.send(request.as_bytes())?;
         Ok(connection)
     }
 

@@ -5,6 +5,7 @@ mod deployments;
 mod environments;
 mod fan_out;
 mod fill;
+mod framing;
 mod informer;
 mod load;
 mod nodes;
@@ -17,6 +18,7 @@ mod replay;
 mod request;
 mod server;
 mod storage;
+mod updates;
 mod watchers;
 mod writes;
 
@@ -47,6 +49,10 @@ enum Bench {
     Fill(fill::Options),
     /// Create admission policies that check the objects of `windlass-bench server`
     Policies(policies::Options),
+    /// Compare the chunks of a server's watch with those of the replay
+    Framing(framing::Options),
+    /// Create uniform pods on a real API server, and update their statuses at a rate
+    Updates(updates::Options),
     /// Creates, gets, lists, applies and memory of API servers, in turns
     Server(server::Options),
     /// Wait until a starting server is ready
@@ -79,6 +85,9 @@ fn main() -> ExitCode {
         Bench::Populate(options) => on_threads(None, populate::run(options)),
         Bench::Fill(options) => on_threads(None, fill::run(options)),
         Bench::Policies(options) => on_threads(Some(1), policies::run(options)),
+        Bench::Framing(options) => on_threads(Some(1), framing::run(options)),
+        // A single thread leaves the machine to the server.
+        Bench::Updates(options) => on_threads(Some(1), updates::run(options)),
         Bench::Server(options) => on_threads(None, server::run(options)),
         // The measured server gets the other cores.
         Bench::Ready(options) => on_threads(Some(1), ready::run(options)),

@@ -6,9 +6,9 @@
 //! support them.
 
 mod answers;
-mod chunks;
+pub(crate) mod chunks;
 mod tls;
-mod workload;
+pub(crate) mod workload;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 

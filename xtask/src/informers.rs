@@ -7,6 +7,7 @@ mod columns;
 mod contender;
 mod part;
 mod plot;
+mod real;
 mod replay;
 
 use std::{
@@ -25,8 +26,10 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub(crate) struct Options {
     /// Only this part, without the plot; can be repeated
-    #[arg(long, value_name = "PART", value_parser = clap::builder::PossibleValuesParser::new(PARTS.iter().map(|part| part.name)))]
+    #[arg(long, value_name = "PART", value_parser = clap::builder::PossibleValuesParser::new(names()))]
     only: Vec<String>,
+    #[command(flatten)]
+    load: real::Load,
     /// How many rounds to run for each client; the figures are medians
     #[arg(long, default_value_t = 3)]
     rounds: usize,
@@ -35,15 +38,22 @@ pub(crate) struct Options {
     pub(crate) bench: Option<PathBuf>,
 }
 
+/// Returns the names of all parts.
+fn names() -> impl Iterator<Item = &'static str> {
+    PARTS.iter().map(|part| part.name).chain([real::FRAMING, real::INFORMERS])
+}
+
 /// Builds and runs all programs, prints a table for each part and draws the plot. `bench` is the built
 /// `windlass-bench`.
 ///
 /// A failed run leaves a gap in its table and is listed in the error at the end.
 pub(crate) fn run(bench: &Path, options: &Options) -> Result {
-    let programs = Programs::build(bench)?;
     let chosen = |name: &str| options.only.is_empty() || options.only.iter().any(|only| only == name);
+    let parts = PARTS.iter().filter(|part| chosen(part.name));
+    let contenders: Vec<_> = parts.clone().flat_map(|part| part.contenders).copied().collect();
+    let programs = Programs::build(bench, &contenders)?;
     let (mut tables, mut failures) = (Vec::new(), Vec::new());
-    for part in PARTS.iter().filter(|part| chosen(part.name)) {
+    for part in parts {
         let mut table = Table::new(part.heading, part.columns, part.contenders);
         for round in 1..=options.rounds.min(part.rounds) {
             for (line, contender) in part.contenders.iter().enumerate() {
@@ -56,6 +66,16 @@ pub(crate) fn run(bench: &Path, options: &Options) -> Result {
         }
         println!("\n{table}");
         tables.push(table);
+    }
+    for (name, run) in [
+        (real::FRAMING, (|programs, _| real::compare_framing(programs)) as fn(&Programs, &Options) -> Result),
+        (real::INFORMERS, |programs, options| real::run(programs, &options.load, options.rounds)),
+    ] {
+        if chosen(name)
+            && let Err(error) = run(&programs, options)
+        {
+            failures.push(format!("{name}: {error}"));
+        }
     }
     if options.only.is_empty() {
         fs::write(root().join("bench/informers.svg"), plot::draw(&tables))?;

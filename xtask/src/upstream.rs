@@ -70,7 +70,8 @@ struct Process {
 }
 
 const ETCD: &str = "etcd";
-const SERVER: &str = "kube-apiserver";
+/// The name of the API server among the processes.
+pub(crate) const SERVER: &str = "kube-apiserver";
 const CONTROLLERS: &str = "kube-controller-manager";
 
 /// Flags for many parallel scenarios: high request limits, and short intervals of the autoscaler.

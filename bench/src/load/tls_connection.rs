@@ -44,8 +44,8 @@ pub(crate) struct TlsConnection<S = TcpStream> {
 }
 
 impl TlsConnection {
-    /// Connects and selects HTTP/2. `room` is the maximum size of a read, and more than a record.
-    pub(crate) fn connect(host: &str, port: u16, room: usize) -> Result<Self, BoxError> {
+    /// Connects and selects the protocol, by its name in TLS. `room` is the maximum size of a read, and more than a record.
+    pub(super) fn connect(host: &str, port: u16, protocol: &str, room: usize) -> Result<Self, BoxError> {
         let stream = TcpStream::connect((host, port))?;
         stream.set_nodelay(true)?;
         let provider = CryptoProvider {
@@ -57,15 +57,15 @@ impl TlsConnection {
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate))
             .with_no_client_auth();
-        config.alpn_protocols = vec![b"h2".to_vec()];
+        config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
         let tls = UnbufferedClientConnection::new(Arc::new(config), ServerName::try_from(host.to_owned())?)?;
         let incoming = vec![0; room];
         let mut connection = Self { stream, tls, incoming, from: 0, to: 0, outgoing: Vec::new() };
         while !connection.advance(&[], &mut |_| Ok(()))? {
             connection.receive()?;
         }
-        if connection.tls.alpn_protocol() != Some(b"h2") {
-            return Err("the server does not speak HTTP/2".into());
+        if connection.tls.alpn_protocol() != Some(protocol.as_bytes()) {
+            return Err(format!("the server does not speak {protocol}").into());
         }
         Ok(connection)
     }

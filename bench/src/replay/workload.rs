@@ -52,7 +52,7 @@ pub(crate) struct Workload {
 }
 
 /// The encoding of a response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Encoding {
     Json,
     Protobuf,
@@ -138,6 +138,21 @@ impl Workload {
         } else {
             Encoding::Json
         }
+    }
+
+    /// The number of namespaces of the objects.
+    pub(crate) const NAMESPACES: u64 = template::NAMESPACES;
+
+    /// Returns the name of a namespace.
+    pub(crate) fn namespace(number: u64) -> String {
+        format!("namespace-{number:02}")
+    }
+
+    /// Returns an object in JSON with its kind.
+    pub(crate) fn object(&self, object: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.json_object(&mut out, object, 0, true);
+        out
     }
 
     /// Appends the bytes before the items of a page, which ends before `page.end`.

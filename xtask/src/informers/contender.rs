@@ -34,7 +34,8 @@ pub(super) enum Contender {
 pub(super) struct Programs {
     windlass: PathBuf,
     client_go: PathBuf,
-    kube_rs: PathBuf,
+    /// `None` if no part needs it.
+    kube_rs: Option<PathBuf>,
 }
 
 // === impl Contender ===
@@ -69,9 +70,18 @@ impl Contender {
     }
 
     fn command(self, part: &Part, programs: &Programs) -> Command {
+        let mut command = self.program(programs);
+        if matches!(self, Self::Windlass | Self::Protobuf | Self::Compressed) {
+            command.args(part.ours);
+        }
+        command
+    }
+
+    /// Returns the command without the flags of a part.
+    pub(super) fn program(self, programs: &Programs) -> Command {
         let ours = |more: &[&str]| {
-            let mut command = Command::new(&programs.windlass);
-            command.arg("informer").args(more).args(part.ours);
+            let mut command = programs.bench();
+            command.arg("informer").args(more);
             command
         };
         match self {
@@ -85,7 +95,7 @@ impl Contender {
                 command.args(["--accept", "application/vnd.kubernetes.protobuf"]);
                 command
             }
-            Self::KubeRs => Command::new(&programs.kube_rs),
+            Self::KubeRs => Command::new(programs.kube_rs.as_deref().unwrap_or(Path::new("kube-rs-peer"))),
         }
     }
 }
@@ -93,12 +103,18 @@ impl Contender {
 // === impl Programs ===
 
 impl Programs {
-    /// Builds the other programs; `windlass` is already built.
-    pub(super) fn build(windlass: &Path) -> Result<Self> {
+    /// Returns the command of `windlass-bench`.
+    pub(super) fn bench(&self) -> Command {
+        Command::new(&self.windlass)
+    }
+
+    /// Builds the other programs that these contenders need; `windlass` is already built.
+    pub(super) fn build(windlass: &Path, contenders: &[Contender]) -> Result<Self> {
+        let kube_rs = contenders.contains(&Contender::KubeRs).then(|| bench_programs::kube_rs("kube-rs-peer"));
         Ok(Self {
             windlass: windlass.to_path_buf(),
             client_go: bench_programs::client_go(".", "bench-client-go")?,
-            kube_rs: bench_programs::kube_rs("kube-rs-peer")?,
+            kube_rs: kube_rs.transpose()?,
         })
     }
 }

@@ -48,7 +48,7 @@ impl Workload {
         out.extend_from_slice(b"}\n");
     }
 
-    fn json_object(&self, out: &mut Vec<u8>, object: usize, change: u64, typed: bool) {
+    pub(super) fn json_object(&self, out: &mut Vec<u8>, object: usize, change: u64, typed: bool) {
         out.push(b'{');
         if typed {
             out.extend_from_slice(format!(r#""kind":"{}","apiVersion":"{}","#, self.kind, self.api_version).as_bytes());

@@ -63,6 +63,9 @@ pub(super) const MARKER: char = '\u{7f}';
 /// The version before the first change.
 pub(crate) const FIRST_VERSION: u64 = 1_000_000_000;
 
+/// The number of namespaces.
+pub(super) const NAMESPACES: u64 = 50;
+
 /// Returns the text that represents a mark in a template.
 pub(super) fn mark(which: Mark) -> String {
     let (_, letter, width) = MARKS.iter().find(|(mark, ..)| *mark == which).expect("every mark is in the table");
@@ -127,7 +130,7 @@ impl Mark {
     fn fill(self, out: &mut [u8], TemplateValues { object, owner, change, nodes }: TemplateValues) {
         match self {
             Self::Number => decimal(&mut out[..7], object),
-            Self::Namespace => decimal(&mut out[..2], object % 50),
+            Self::Namespace => decimal(&mut out[..2], object % NAMESPACES),
             Self::Node => decimal(&mut out[..5], (mix(object, 6) % (nodes * nodes)).isqrt()),
             Self::Version => decimal(&mut out[..10], FIRST_VERSION + change),
             Self::Uid => uuid(out, mix(object, 1)),
