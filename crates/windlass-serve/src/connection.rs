@@ -129,11 +129,7 @@ impl Context {
         }
     }
 
-    async fn http1(
-        &self,
-        stream: Rewound<AnyStream>,
-        connection: &Arc<dyn AnyConnection>,
-    ) -> Result<(), BoxError> {
+    async fn http1(&self, stream: Rewound<AnyStream>, connection: &Arc<dyn AnyConnection>) -> Result<(), BoxError> {
         let stream = Heads::new(stream, Arc::clone(connection), Arc::clone(&self.activity), self.server.head);
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -150,11 +146,7 @@ impl Context {
         Ok(reported(served, &**connection).await?)
     }
 
-    async fn http2(
-        &self,
-        stream: Rewound<AnyStream>,
-        connection: &Arc<dyn AnyConnection>,
-    ) -> Result<(), BoxError> {
+    async fn http2(&self, stream: Rewound<AnyStream>, connection: &Arc<dyn AnyConnection>) -> Result<(), BoxError> {
         let coalesced_writes = CoalescedConnection::new(stream);
         let streams = Streams::new(self.server.write);
         let task = streams.connection();
