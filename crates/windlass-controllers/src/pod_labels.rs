@@ -97,8 +97,10 @@ mod tests {
             env.client().create(pod).await?;
         }
         let manager = env.manager();
-        let store = manager.cluster().informer::<Pod>(&by_labels()).store();
+        let informer = manager.cluster().informer::<Pod>(&Watch::all());
         env.run(manager);
+        informer.add_index(BY_LABELS.clone()).await?;
+        let store = informer.store();
         while store.len() < pods.len() {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }

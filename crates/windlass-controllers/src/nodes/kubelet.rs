@@ -54,7 +54,7 @@ struct State {
 pub(crate) fn add_to(manager: &mut Manager, nodes: u16, pace: Pace, pod_metrics: PodMetrics, identities: Identities) {
     let recorder = manager.cluster().recorder("kubelet");
     let kubelets = Arc::new(Kubelets { nodes, pace, recorder, pod_metrics, identities, state: Mutex::default() });
-    let pods = manager.cluster().informer::<Pod>(&by_node()).store();
+    let pods = manager.cluster().informer::<Pod>(&Watch::all()).store();
     manager.add(
         Controller::watching(by_node().filter(OnSimulatedNode { nodes }))
             .named("kubelet")
