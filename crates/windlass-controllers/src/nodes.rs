@@ -24,6 +24,7 @@ mod disk;
 mod environment;
 pub(crate) mod fit;
 mod fleet;
+mod heartbeat;
 mod kubelet;
 mod lifecycle;
 mod pod_metrics;

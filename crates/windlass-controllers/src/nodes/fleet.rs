@@ -1,4 +1,4 @@
-//! The simulated Node objects: created, ready, and kept alive by leases.
+//! The simulated Node objects: created, ready, and kept alive by heartbeats.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,7 +20,10 @@ use windlass_cache::{Cached, Lister};
 use windlass_client::{Client, Error};
 use windlass_runtime::{Action, Context, Controller, Group, Manager, Predicate, Result, RunnableContext, Task, Watch};
 
-use super::addresses::Host;
+use super::{
+    addresses::Host,
+    heartbeat::{Heartbeat, Schedule},
+};
 use crate::{Identity, error::ReconcileError, identity::Identities};
 
 /// The label that identifies the simulator's nodes.
@@ -31,10 +34,18 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const LEASES: &str = "kube-node-lease";
 /// The duration of a lease, in seconds.
 const LEASE_SECONDS: i32 = 40;
-/// The interval between lease renewals.
-const HEARTBEAT: Duration = Duration::from_secs(20);
 /// The wait after a node could not be created.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// The conditions of every node. All but the last are false.
+const CONDITIONS: [(&str, &str, &str); 4] = [
+    ("MemoryPressure", "KubeletHasSufficientMemory", "simulated memory is never short"),
+    ("DiskPressure", "KubeletHasNoDiskPressure", "simulated disks are never full"),
+    ("PIDPressure", "KubeletHasSufficientPID", "no processes are simulated"),
+    (READY, "KubeletReady", "the simulated node is ready"),
+];
+/// The condition of a node that accepts pods.
+const READY: &str = "Ready";
 
 /// The capacity of every node.
 const CAPACITY: [(&str, &str); 4] = [("cpu", "32"), ("memory", "256Gi"), ("ephemeral-storage", "1Ti"), ("pods", "110")];
@@ -89,10 +100,10 @@ async fn reconcile(
     let Some(host) = Host::named(key.name(), nodes) else { return Ok(Action::await_change()) };
     let client = identities.acting(cx.client(), Identity::Node(key.name()));
     let outcome = match cx.store::<Node>().get(&key) {
-        None => create(client.live(), host, cx.clock(), cx.entropy()).await,
+        None => create(client.live(), host, cx.clock(), cx.entropy()).await.map(drop),
         Some(cached) => {
             let found = cached.get()?;
-            if !has_condition(&found, "Ready") {
+            if !has_condition(&found, READY) {
                 let mut node = (*found).clone();
                 node.status = Some(status(host, cx.clock().now(), cx.entropy()));
                 client.update_status(&node).await.map(drop)
@@ -112,7 +123,7 @@ async fn reconcile(
     }
 }
 
-/// Creates the nodes, then renews their leases until shutdown.
+/// Creates the nodes, then sends their heartbeats until shutdown.
 async fn run(running: RunnableContext, nodes: u16, identities: Identities) -> Result<()> {
     tokio::select! {
         biased;
@@ -127,26 +138,41 @@ async fn live(running: &RunnableContext, nodes: u16, identities: &Identities) {
     let client = cluster.client().clone().with_component("nodes");
     let store = cluster.informer::<Node>(&Watch::all()).store();
     let client_of = |host: Host| identities.acting_live(&client, Identity::Node(&host.name()));
+    let mut created = Vec::with_capacity(nodes.into());
     for host in Host::first(nodes) {
-        while let Err(error) = create(&client_of(host), host, cluster.clock(), cluster.entropy()).await {
-            tracing::warn!(node = host.name(), error = error.chain(), "cannot create a node; trying again");
-            sleep(RETRY).await;
-        }
-    }
-    loop {
-        for host in Host::first(nodes) {
-            if let Err(error) = renew(&client_of(host), &store, host, cluster.clock().now()).await {
-                tracing::debug!(node = host.name(), error = error.chain(), "cannot renew a lease");
+        let is_new = loop {
+            match create(&client_of(host), host, cluster.clock(), cluster.entropy()).await {
+                Ok(is_new) => break is_new,
+                Err(error) => {
+                    tracing::warn!(node = host.name(), error = error.chain(), "cannot create a node; trying again");
+                    sleep(RETRY).await;
+                }
             }
-        }
-        sleep(HEARTBEAT).await;
+        };
+        created.push((host, is_new));
+    }
+    let schedule = Schedule::new(&created, cluster.entropy().clone());
+    schedule.run(|heartbeat| send(client_of(heartbeat.host), &store, heartbeat, cluster.clock())).await;
+}
+
+/// Renews the lease of a node, and reports its status if that is due.
+async fn send(client: Client, nodes: &Lister<Node>, heartbeat: Heartbeat, clock: &Clock) {
+    let host = heartbeat.host;
+    if let Err(error) = renew(&client, nodes, host, clock.now()).await {
+        tracing::debug!(node = host.name(), error = error.chain(), "cannot renew a lease");
+    }
+    if heartbeat.reports
+        && let Err(error) = report(&client, nodes, host, clock.now()).await
+    {
+        tracing::debug!(node = host.name(), error = error.chain(), "cannot report the status of a node");
     }
 }
 
-/// Creates a node that is ready from the start, unless one of that name exists.
-async fn create(client: &Client, host: Host, clock: &Clock, entropy: &Entropy) -> Result<(), Error> {
+/// Creates a node that is ready from the start, unless one of that name exists. Returns `true` if it has created the
+/// node.
+async fn create(client: &Client, host: Host, clock: &Clock, entropy: &Entropy) -> Result<bool, Error> {
     match client.create(&node(host, clock.now(), entropy)).await {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(true),
         Err(error) if error.is_already_exists() => {
             let found = client.get_opt::<Node>(host.name()).await?;
             if found.is_some_and(|node| !is_labeled(&node)) {
@@ -155,10 +181,25 @@ async fn create(client: &Client, host: Host, clock: &Clock, entropy: &Entropy) -
                     "a node of this name exists that is not simulated; it is not changed"
                 );
             }
-            Ok(())
+            Ok(false)
         }
         Err(error) => Err(error),
     }
+}
+
+/// Updates the heartbeat time of a node's conditions. If one is missing, the reconcile replaces the status.
+async fn report(client: &Client, nodes: &Lister<Node>, host: Host, now: Timestamp) -> Result<(), Error> {
+    let key = ObjectRef::<Node>::new(host.name());
+    let is_ready = |node: &Cached<Node>| {
+        is_simulated(node.meta())
+            && node.get().is_ok_and(|node| CONDITIONS.iter().all(|(type_, ..)| has_condition(&node, type_)))
+    };
+    if !nodes.get(&key).is_some_and(|node| is_ready(&node)) {
+        return Ok(());
+    }
+    let conditions = CONDITIONS.map(|(type_, ..)| json!({"type": type_, "lastHeartbeatTime": Time(now)}));
+    let patch = Patch::Strategic(json!({"status": {"conditions": conditions}}));
+    client.patch(key, patch).subresource("status").await.map(drop)
 }
 
 async fn renew(client: &Client, nodes: &Lister<Node>, host: Host, now: Timestamp) -> Result<(), Error> {
@@ -227,9 +268,9 @@ fn status(host: Host, now: Timestamp, entropy: &Entropy) -> NodeStatus {
     let capacity: BTreeMap<_, _> =
         CAPACITY.iter().map(|(name, amount)| ((*name).to_owned(), Quantity((*amount).to_owned()))).collect();
     let address = |type_: &str, address: String| NodeAddress { type_: type_.to_owned(), address };
-    let condition = |type_: &str, status: &str, reason: &str, message: &str| NodeCondition {
+    let condition = |(type_, reason, message): (&str, &str, &str)| NodeCondition {
         type_: type_.to_owned(),
-        status: status.to_owned(),
+        status: if type_ == READY { "True" } else { "False" }.to_owned(),
         reason: Some(reason.to_owned()),
         message: Some(message.to_owned()),
         last_heartbeat_time: Some(Time(now)),
@@ -240,12 +281,7 @@ fn status(host: Host, now: Timestamp, entropy: &Entropy) -> NodeStatus {
         addresses: Some(vec![address("InternalIP", host.ip().to_string()), address("Hostname", host.name())]),
         allocatable: Some(capacity.clone()),
         capacity: Some(capacity),
-        conditions: Some(vec![
-            condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "simulated memory is never short"),
-            condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "simulated disks are never full"),
-            condition("PIDPressure", "False", "KubeletHasSufficientPID", "no processes are simulated"),
-            condition("Ready", "True", "KubeletReady", "the simulated node is ready"),
-        ]),
+        conditions: Some(CONDITIONS.map(condition).into()),
         node_info: Some(NodeSystemInfo {
             architecture: "amd64".to_owned(),
             boot_id: entropy.uuid(),
@@ -289,6 +325,54 @@ mod tests {
     fn first() -> Node {
         let host = Host::first(1).next().unwrap();
         node(host, Timestamp::UNIX_EPOCH, &Entropy::seeded(1))
+    }
+
+    /// Waits for a lease that is renewed after `renewed`, and returns the time of its renewal.
+    async fn renewal_after(client: &Client, renewed: Timestamp) -> Timestamp {
+        loop {
+            let key = ObjectRef::<Lease>::new("node-1").within(LEASES);
+            let lease = client.get_opt::<Lease>(key).await.unwrap();
+            match lease.and_then(|lease| Some(lease.spec?.renew_time?.0)) {
+                Some(time) if time > renewed => return time,
+                _ => sleep(Duration::from_millis(100)).await,
+            }
+        }
+    }
+
+    /// Waits for a status that is reported after `reported`, and returns it with the time of the report.
+    async fn report_after(client: &Client, reported: Timestamp) -> (Timestamp, NodeStatus) {
+        loop {
+            let status = client.get_opt::<Node>("node-1").await.unwrap().and_then(|node| node.status);
+            let conditions = status.iter().flat_map(|status| status.conditions.iter().flatten());
+            let time = conditions.filter_map(|condition| Some(condition.last_heartbeat_time.as_ref()?.0)).min();
+            match (time, status) {
+                (Some(time), Some(status)) if time > reported => return (time, status),
+                _ => sleep(Duration::from_secs(1)).await,
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lease_and_status_of_a_node_are_renewed() -> Result<(), Box<dyn std::error::Error>> {
+        let env = windlass_envtest::Environment::start().await;
+        let mut manager = env.manager();
+        add_to(&mut manager, 2, &Identities::new(|_| None));
+        env.run(manager);
+        let client = env.client();
+        let created = renewal_after(&client, Timestamp::MIN).await;
+        let renewed = renewal_after(&client, created).await;
+        assert!((9..=12).contains(&renewed.duration_since(created).as_secs()), "{created} {renewed}");
+        let (first, before) = report_after(&client, Timestamp::MIN).await;
+        let (second, after) = report_after(&client, first).await;
+        assert!(second.duration_since(first).as_secs() <= 320, "{first} {second}");
+        let without_heartbeat = |status: NodeStatus| {
+            let conditions = status.conditions.into_iter().flatten();
+            let conditions =
+                conditions.map(|condition| NodeCondition { last_heartbeat_time: None, ..condition }).collect();
+            NodeStatus { conditions: Some(conditions), ..status }
+        };
+        assert_eq!(without_heartbeat(after), without_heartbeat(before));
+        Ok(env.stop().await?)
     }
 
     #[test]
