@@ -1,6 +1,6 @@
 //! The simulated Node objects: created, ready, and kept alive by leases.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -18,15 +18,29 @@ use tokio::time::sleep;
 use windlass_api::{Clock, Entropy, Meta, ObjectExt, ObjectRef, Patch, format_micro_time};
 use windlass_cache::{Cached, Lister};
 use windlass_client::{Client, Error};
-use windlass_runtime::{Action, Context, Controller, Group, Manager, Predicate, Result, RunnableContext, Task, Watch};
+use windlass_runtime::{
+    Action, Context, Controller, Group, Manager, Predicate, Result, RunnableContext, Task, Watch, events::Recorder,
+};
 
-use super::addresses::Host;
+use super::{
+    addresses::Host,
+    stages::{
+        Player, Scene,
+        player::{Subject, Turn},
+        steps::{Writers, play},
+    },
+};
 use crate::{Identity, error::ReconcileError, identity::Identities};
 
 /// The label that identifies the simulator's nodes.
 const SIMULATED: &str = "windlass.dev/simulated";
+/// The annotation that lets a node fail if its value is `true`.
+const FAIL: &str = "windlass.dev/fail";
 /// The taint that an API server adds to new nodes, and that a node lifecycle controller removes from ready ones.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
+/// The labels with the zone and the region of a node.
+const ZONE: &str = "topology.kubernetes.io/zone";
+const REGION: &str = "topology.kubernetes.io/region";
 /// The namespace of the leases.
 const LEASES: &str = "kube-node-lease";
 /// The duration of a lease, in seconds.
@@ -39,16 +53,29 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The capacity of every node.
 const CAPACITY: [(&str, &str); 4] = [("cpu", "32"), ("memory", "256Gi"), ("ephemeral-storage", "1Ti"), ("pods", "110")];
 
-/// Adds `nodes` nodes to a manager.
-pub(crate) fn add_to(manager: &mut Manager, nodes: u16, identities: &Identities) {
-    let acting = identities.clone();
+/// The nodes of the simulator.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    pub(crate) nodes: u16,
+    /// The number of zones over which the nodes are spread; 0 for none.
+    pub(crate) zones: u16,
+    /// The stages of nodes.
+    pub(crate) stages: Player,
+    pub(crate) started: Timestamp,
+}
+
+/// Adds nodes to a manager.
+pub(crate) fn add_to(manager: &mut Manager, fleet: Fleet, identities: &Identities) {
+    let fleet = Arc::new(fleet);
+    let (acting, running) = (identities.clone(), Arc::clone(&fleet));
+    let recorder = manager.cluster().recorder("kubelet");
     manager.add(
         Controller::watching(Watch::<Node>::all().filter(Simulated))
             .named("nodes")
-            .reconcile_keys(move |key, cx| reconcile(key, cx, nodes, acting.clone())),
+            .reconcile_keys(move |key, cx| reconcile(key, cx, Arc::clone(&fleet), acting.clone(), recorder.clone())),
     );
-    let acting = identities.clone();
-    let heartbeat = Task::new("node-heartbeat", move |running| run(running, nodes, acting));
+    let (acting, fleet) = (identities.clone(), running);
+    let heartbeat = Task::new("node-heartbeat", move |running| run(running, fleet, acting));
     manager.add(heartbeat.in_group(Group::Controllers));
 }
 
@@ -59,6 +86,11 @@ pub(crate) fn is_simulated(node: &Meta) -> bool {
 
 fn is_labeled(node: &Node) -> bool {
     node.labels().get(SIMULATED).is_some_and(|value| value == "true")
+}
+
+/// Reports whether a node of the simulator is to behave as if its machine had failed.
+pub(crate) fn has_failed(node: &Cached<Node>) -> bool {
+    node.at::<String>(&["metadata", "annotations", FAIL]).is_ok_and(|value| value.as_deref() == Some("true"))
 }
 
 /// Selects nodes of the simulator.
@@ -83,18 +115,33 @@ impl Predicate<Node> for Simulated {
 async fn reconcile(
     key: ObjectRef<Node>,
     cx: Context,
-    nodes: u16,
+    fleet: Arc<Fleet>,
     identities: Identities,
+    recorder: Recorder,
 ) -> Result<Action, ReconcileError> {
-    let Some(host) = Host::named(key.name(), nodes) else { return Ok(Action::await_change()) };
+    let Some(host) = Host::named(key.name(), fleet.nodes) else { return Ok(Action::await_change()) };
     let client = identities.acting(cx.client(), Identity::Node(key.name()));
+    let mut next = Action::await_change();
     let outcome = match cx.store::<Node>().get(&key) {
-        None => create(client.live(), host, cx.clock(), cx.entropy()).await,
+        None => {
+            fleet.stages.forget(key.key());
+            create(client.live(), &fleet, host, cx.clock(), cx.entropy()).await
+        }
+        // A failed node does nothing.
+        Some(cached) if has_failed(&cached) => return Ok(next),
         Some(cached) => {
             let found = cached.get()?;
-            if !has_condition(&found, "Ready") {
+            let follows = follow_stages(&key, &found, host, &cx, &fleet, &identities, &recorder).await?;
+            let is_following = follows.is_some();
+            next = follows.unwrap_or(next);
+            if !is_following && !has_reported(&found) {
                 let mut node = (*found).clone();
-                node.status = Some(status(host, cx.clock().now(), cx.entropy()));
+                let new = status(host, cx.clock().now(), cx.entropy());
+                match &mut node.status {
+                    // A node that has recovered keeps its identity.
+                    Some(known) if known.node_info.is_some() => known.conditions = new.conditions,
+                    status => *status = Some(new),
+                }
                 client.update_status(&node).await.map(drop)
             } else if let Some(node) = without_not_ready(&found) {
                 // A node may not change its own taints.
@@ -107,34 +154,73 @@ async fn reconcile(
     };
     match outcome {
         // The event of the newer state triggers another reconcile.
-        Err(error) if error.is_conflict() || error.is_not_found() => Ok(Action::await_change()),
-        other => Ok(other.map(|()| Action::await_change())?),
+        Err(error) if error.is_conflict() || error.is_not_found() => Ok(next),
+        other => Ok(other.map(|()| next)?),
     }
 }
 
+/// Moves a node through its stages. Returns `None` if no stage has selected it.
+async fn follow_stages(
+    key: &ObjectRef<Node>,
+    node: &Node,
+    host: Host,
+    cx: &Context,
+    fleet: &Fleet,
+    identities: &Identities,
+    recorder: &Recorder,
+) -> Result<Option<Action>, ReconcileError> {
+    let (uid, version) = (node.uid().unwrap_or_default(), node.resource_version().unwrap_or_default());
+    let subject = Subject { key: key.key(), uid, version };
+    let value = || serde_json::to_value(node).unwrap_or_default();
+    let stage = match fleet.stages.turn(subject, value, cx.clock().now(), cx.entropy()) {
+        Turn::Default => return Ok(None),
+        Turn::Rest => return Ok(Some(Action::await_change())),
+        Turn::Wait(wait) => return Ok(Some(Action::requeue_after(wait))),
+        Turn::Play(stage) => stage,
+    };
+    let scene = Scene { now: cx.clock().now(), started: fleet.started, host, nodes: fleet.nodes, pod_ip: None };
+    let identity = Identity::Node(key.name());
+    let recorder = match identities.client(identity) {
+        Some(client) => recorder.clone().with_credentials_of(&client),
+        None => recorder.clone(),
+    };
+    let writers = Writers {
+        node: identities.acting(cx.client(), identity),
+        administrator: identities.acting(cx.client(), Identity::Administrator),
+        recorder: recorder.on_host(key.name()),
+    };
+    match play(&stage, node, &value(), scene, &writers).await {
+        // Outdated stages are not played again; the newer version enters its own.
+        Err(ReconcileError::Client(error)) if error.is_not_found() || error.is_conflict() => {}
+        outcome => outcome?,
+    }
+    fleet.stages.finish(subject);
+    Ok(Some(Action::await_change()))
+}
+
 /// Creates the nodes, then renews their leases until shutdown.
-async fn run(running: RunnableContext, nodes: u16, identities: Identities) -> Result<()> {
+async fn run(running: RunnableContext, fleet: Arc<Fleet>, identities: Identities) -> Result<()> {
     tokio::select! {
         biased;
         () = running.stop().requested() => {}
-        () = live(&running, nodes, &identities) => {}
+        () = live(&running, &fleet, &identities) => {}
     }
     Ok(())
 }
 
-async fn live(running: &RunnableContext, nodes: u16, identities: &Identities) {
+async fn live(running: &RunnableContext, fleet: &Fleet, identities: &Identities) {
     let cluster = running.cluster();
     let client = cluster.client().clone().with_component("nodes");
     let store = cluster.informer::<Node>(&Watch::all()).store();
     let client_of = |host: Host| identities.acting_live(&client, Identity::Node(&host.name()));
-    for host in Host::first(nodes) {
-        while let Err(error) = create(&client_of(host), host, cluster.clock(), cluster.entropy()).await {
+    for host in Host::first(fleet.nodes) {
+        while let Err(error) = create(&client_of(host), fleet, host, cluster.clock(), cluster.entropy()).await {
             tracing::warn!(node = host.name(), error = error.chain(), "cannot create a node; trying again");
             sleep(RETRY).await;
         }
     }
     loop {
-        for host in Host::first(nodes) {
+        for host in Host::first(fleet.nodes) {
             if let Err(error) = renew(&client_of(host), &store, host, cluster.clock().now()).await {
                 tracing::debug!(node = host.name(), error = error.chain(), "cannot renew a lease");
             }
@@ -144,8 +230,8 @@ async fn live(running: &RunnableContext, nodes: u16, identities: &Identities) {
 }
 
 /// Creates a node that is ready from the start, unless one of that name exists.
-async fn create(client: &Client, host: Host, clock: &Clock, entropy: &Entropy) -> Result<(), Error> {
-    match client.create(&node(host, clock.now(), entropy)).await {
+async fn create(client: &Client, fleet: &Fleet, host: Host, clock: &Clock, entropy: &Entropy) -> Result<(), Error> {
+    match client.create(&fleet.new_node(host, clock.now(), entropy)).await {
         Ok(_) => Ok(()),
         Err(error) if error.is_already_exists() => {
             let found = client.get_opt::<Node>(host.name()).await?;
@@ -161,10 +247,28 @@ async fn create(client: &Client, host: Host, clock: &Clock, entropy: &Entropy) -
     }
 }
 
+impl Fleet {
+    /// Returns a new node: ready, or without conditions if a stage selects such a node.
+    fn new_node(&self, host: Host, now: Timestamp, entropy: &Entropy) -> Node {
+        let mut node = node(host, now, entropy);
+        if self.zones > 0 {
+            let labels = node.metadata.labels.get_or_insert_default();
+            labels.insert(ZONE.to_owned(), format!("zone-{}", host.number() % self.zones));
+            labels.insert(REGION.to_owned(), "region-0".to_owned());
+        }
+        let mut bare = node.clone();
+        if let Some(status) = &mut bare.status {
+            status.conditions = None;
+        }
+        let value = || serde_json::to_value(&bare).unwrap_or_default();
+        if self.stages.selects(value, entropy) { bare } else { node }
+    }
+}
+
 async fn renew(client: &Client, nodes: &Lister<Node>, host: Host, now: Timestamp) -> Result<(), Error> {
     let name = host.name();
     let uid = match nodes.get(&ObjectRef::new(name.as_str())) {
-        Some(node) => is_simulated(node.meta()).then(|| node.meta().uid().to_string()),
+        Some(node) => (is_simulated(node.meta()) && !has_failed(&node)).then(|| node.meta().uid().to_string()),
         // The cache does not show the node yet.
         None => client.get_opt::<Node>(name.as_str()).await?.filter(is_labeled).and_then(|node| node.metadata.uid),
     };
@@ -263,9 +367,10 @@ fn status(host: Host, now: Timestamp, entropy: &Entropy) -> NodeStatus {
     }
 }
 
-fn has_condition(node: &Node, type_: &str) -> bool {
-    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|condition| condition.type_ == type_)
+/// Reports whether a node has reported its condition since it was last found to be silent.
+fn has_reported(node: &Node) -> bool {
+    let mut conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.any(|condition| condition.type_ == "Ready" && condition.status != "Unknown")
 }
 
 /// Returns the node without the not-ready taint, if it is ready and has the taint.
