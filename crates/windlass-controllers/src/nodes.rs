@@ -26,6 +26,7 @@ mod disk;
 mod environment;
 pub(crate) mod fit;
 mod fleet;
+mod heartbeat;
 mod kubelet;
 mod lifecycle;
 mod pod_metrics;
@@ -88,3 +89,6 @@ pub(crate) fn add_to(manager: &mut Manager, settings: Settings, identities: &Ide
         manager.add(metrics);
     });
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,6 @@
-//! The simulated Node objects: created, ready, and kept alive by leases.
+//! The simulated Node objects: created, ready, and kept alive by heartbeats.
+
+mod staged;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -15,7 +17,7 @@ use k8s_openapi::{
 };
 use serde_json::json;
 use tokio::time::sleep;
-use windlass_api::{Clock, Entropy, Meta, ObjectExt, ObjectRef, Patch, format_micro_time};
+use windlass_api::{Clock, Entropy, Meta, ObjectExt, ObjectKey, ObjectRef, Patch, format_micro_time};
 use windlass_cache::{Cached, Lister};
 use windlass_client::{Client, Error};
 use windlass_runtime::{
@@ -24,11 +26,8 @@ use windlass_runtime::{
 
 use super::{
     addresses::Host,
-    stages::{
-        Player, Scene,
-        player::{Subject, Turn},
-        steps::{Writers, play},
-    },
+    heartbeat::{Heartbeat, Schedule},
+    stages::Player,
 };
 use crate::{Identity, error::ReconcileError, identity::Identities};
 
@@ -45,10 +44,18 @@ const REGION: &str = "topology.kubernetes.io/region";
 const LEASES: &str = "kube-node-lease";
 /// The duration of a lease, in seconds.
 const LEASE_SECONDS: i32 = 40;
-/// The interval between lease renewals.
-const HEARTBEAT: Duration = Duration::from_secs(20);
 /// The wait after a node could not be created.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// The conditions of every node. All but the last are false.
+const CONDITIONS: [(&str, &str, &str); 4] = [
+    ("MemoryPressure", "KubeletHasSufficientMemory", "simulated memory is never short"),
+    ("DiskPressure", "KubeletHasNoDiskPressure", "simulated disks are never full"),
+    ("PIDPressure", "KubeletHasSufficientPID", "no processes are simulated"),
+    (READY, "KubeletReady", "the simulated node is ready"),
+];
+/// The condition of a node that accepts pods.
+const READY: &str = "Ready";
 
 /// The capacity of every node.
 const CAPACITY: [(&str, &str); 4] = [("cpu", "32"), ("memory", "256Gi"), ("ephemeral-storage", "1Ti"), ("pods", "110")];
@@ -67,15 +74,15 @@ pub(crate) struct Fleet {
 /// Adds nodes to a manager.
 pub(crate) fn add_to(manager: &mut Manager, fleet: Fleet, identities: &Identities) {
     let fleet = Arc::new(fleet);
-    let (acting, running) = (identities.clone(), Arc::clone(&fleet));
+    let (acting, alive) = (identities.clone(), Arc::clone(&fleet));
     let recorder = manager.cluster().recorder("kubelet");
     manager.add(
         Controller::watching(Watch::<Node>::all().filter(Simulated))
             .named("nodes")
             .reconcile_keys(move |key, cx| reconcile(key, cx, Arc::clone(&fleet), acting.clone(), recorder.clone())),
     );
-    let (acting, fleet) = (identities.clone(), running);
-    let heartbeat = Task::new("node-heartbeat", move |running| run(running, fleet, acting));
+    let acting = identities.clone();
+    let heartbeat = Task::new("node-heartbeat", move |running| run(running, alive, acting));
     manager.add(heartbeat.in_group(Group::Controllers));
 }
 
@@ -125,15 +132,15 @@ async fn reconcile(
     let outcome = match cx.store::<Node>().get(&key) {
         None => {
             fleet.stages.forget(key.key());
-            create(client.live(), &fleet, host, cx.clock(), cx.entropy()).await
+            create(client.live(), &fleet, host, cx.clock(), cx.entropy()).await.map(drop)
         }
         // A failed node does nothing.
         Some(cached) if has_failed(&cached) => return Ok(next),
         Some(cached) => {
             let found = cached.get()?;
-            let follows = follow_stages(&key, &found, host, &cx, &fleet, &identities, &recorder).await?;
-            let is_following = follows.is_some();
-            next = follows.unwrap_or(next);
+            let stage = fleet.follow_stages(&key, &found, host, &cx, &identities, &recorder).await?;
+            let is_following = stage.is_some();
+            next = stage.unwrap_or(next);
             if !is_following && !has_reported(&found) {
                 let mut node = (*found).clone();
                 let new = status(host, cx.clock().now(), cx.entropy());
@@ -159,46 +166,7 @@ async fn reconcile(
     }
 }
 
-/// Moves a node through its stages. Returns `None` if no stage has selected it.
-async fn follow_stages(
-    key: &ObjectRef<Node>,
-    node: &Node,
-    host: Host,
-    cx: &Context,
-    fleet: &Fleet,
-    identities: &Identities,
-    recorder: &Recorder,
-) -> Result<Option<Action>, ReconcileError> {
-    let (uid, version) = (node.uid().unwrap_or_default(), node.resource_version().unwrap_or_default());
-    let subject = Subject { key: key.key(), uid, version };
-    let value = || serde_json::to_value(node).unwrap_or_default();
-    let stage = match fleet.stages.turn(subject, value, cx.clock().now(), cx.entropy()) {
-        Turn::Default => return Ok(None),
-        Turn::Rest => return Ok(Some(Action::await_change())),
-        Turn::Wait(wait) => return Ok(Some(Action::requeue_after(wait))),
-        Turn::Play(stage) => stage,
-    };
-    let scene = Scene { now: cx.clock().now(), started: fleet.started, host, nodes: fleet.nodes, pod_ip: None };
-    let identity = Identity::Node(key.name());
-    let recorder = match identities.client(identity) {
-        Some(client) => recorder.clone().with_credentials_of(&client),
-        None => recorder.clone(),
-    };
-    let writers = Writers {
-        node: identities.acting(cx.client(), identity),
-        administrator: identities.acting(cx.client(), Identity::Administrator),
-        recorder: recorder.on_host(key.name()),
-    };
-    match play(&stage, node, &value(), scene, &writers).await {
-        // Outdated stages are not played again; the newer version enters its own.
-        Err(ReconcileError::Client(error)) if error.is_not_found() || error.is_conflict() => {}
-        outcome => outcome?,
-    }
-    fleet.stages.finish(subject);
-    Ok(Some(Action::await_change()))
-}
-
-/// Creates the nodes, then renews their leases until shutdown.
+/// Creates the nodes, then sends their heartbeats until shutdown.
 async fn run(running: RunnableContext, fleet: Arc<Fleet>, identities: Identities) -> Result<()> {
     tokio::select! {
         biased;
@@ -213,26 +181,46 @@ async fn live(running: &RunnableContext, fleet: &Fleet, identities: &Identities)
     let client = cluster.client().clone().with_component("nodes");
     let store = cluster.informer::<Node>(&Watch::all()).store();
     let client_of = |host: Host| identities.acting_live(&client, Identity::Node(&host.name()));
+    let mut created = Vec::with_capacity(fleet.nodes.into());
     for host in Host::first(fleet.nodes) {
-        while let Err(error) = create(&client_of(host), fleet, host, cluster.clock(), cluster.entropy()).await {
-            tracing::warn!(node = host.name(), error = error.chain(), "cannot create a node; trying again");
-            sleep(RETRY).await;
-        }
-    }
-    loop {
-        for host in Host::first(fleet.nodes) {
-            if let Err(error) = renew(&client_of(host), &store, host, cluster.clock().now()).await {
-                tracing::debug!(node = host.name(), error = error.chain(), "cannot renew a lease");
+        let is_new = loop {
+            match create(&client_of(host), fleet, host, cluster.clock(), cluster.entropy()).await {
+                Ok(is_new) => break is_new,
+                Err(error) => {
+                    tracing::warn!(node = host.name(), error = error.chain(), "cannot create a node; trying again");
+                    sleep(RETRY).await;
+                }
             }
-        }
-        sleep(HEARTBEAT).await;
+        };
+        created.push((host, is_new));
+    }
+    let schedule = Schedule::new(&created, cluster.entropy().clone());
+    let send = |mut heartbeat: Heartbeat| {
+        // Stages report the status of the nodes that follow them.
+        heartbeat.reports &= !fleet.stages.is_following(&ObjectKey::new(heartbeat.host.name()));
+        send(client_of(heartbeat.host), &store, heartbeat, cluster.clock())
+    };
+    schedule.run(send).await;
+}
+
+/// Renews the lease of a node, and reports its status if that is due.
+async fn send(client: Client, nodes: &Lister<Node>, heartbeat: Heartbeat, clock: &Clock) {
+    let host = heartbeat.host;
+    if let Err(error) = renew(&client, nodes, host, clock.now()).await {
+        tracing::debug!(node = host.name(), error = error.chain(), "cannot renew a lease");
+    }
+    if heartbeat.reports
+        && let Err(error) = report(&client, nodes, host, clock.now()).await
+    {
+        tracing::debug!(node = host.name(), error = error.chain(), "cannot report the status of a node");
     }
 }
 
-/// Creates a node that is ready from the start, unless one of that name exists.
-async fn create(client: &Client, fleet: &Fleet, host: Host, clock: &Clock, entropy: &Entropy) -> Result<(), Error> {
+/// Creates a node that is ready from the start, unless one of that name exists. Returns `true` if it has created the
+/// node.
+async fn create(client: &Client, fleet: &Fleet, host: Host, clock: &Clock, entropy: &Entropy) -> Result<bool, Error> {
     match client.create(&fleet.new_node(host, clock.now(), entropy)).await {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(true),
         Err(error) if error.is_already_exists() => {
             let found = client.get_opt::<Node>(host.name()).await?;
             if found.is_some_and(|node| !is_labeled(&node)) {
@@ -241,28 +229,26 @@ async fn create(client: &Client, fleet: &Fleet, host: Host, clock: &Clock, entro
                     "a node of this name exists that is not simulated; it is not changed"
                 );
             }
-            Ok(())
+            Ok(false)
         }
         Err(error) => Err(error),
     }
 }
 
-impl Fleet {
-    /// Returns a new node: ready, or without conditions if a stage selects such a node.
-    fn new_node(&self, host: Host, now: Timestamp, entropy: &Entropy) -> Node {
-        let mut node = node(host, now, entropy);
-        if self.zones > 0 {
-            let labels = node.metadata.labels.get_or_insert_default();
-            labels.insert(ZONE.to_owned(), format!("zone-{}", host.number() % self.zones));
-            labels.insert(REGION.to_owned(), "region-0".to_owned());
-        }
-        let mut bare = node.clone();
-        if let Some(status) = &mut bare.status {
-            status.conditions = None;
-        }
-        let value = || serde_json::to_value(&bare).unwrap_or_default();
-        if self.stages.selects(value, entropy) { bare } else { node }
+/// Updates the heartbeat time of a node's conditions. If one is missing, the reconcile replaces the status.
+async fn report(client: &Client, nodes: &Lister<Node>, host: Host, now: Timestamp) -> Result<(), Error> {
+    let key = ObjectRef::<Node>::new(host.name());
+    let is_ready = |node: &Cached<Node>| {
+        is_simulated(node.meta())
+            && !has_failed(node)
+            && node.get().is_ok_and(|node| CONDITIONS.iter().all(|(type_, ..)| has_condition(&node, type_)))
+    };
+    if !nodes.get(&key).is_some_and(|node| is_ready(&node)) {
+        return Ok(());
     }
+    let conditions = CONDITIONS.map(|(type_, ..)| json!({"type": type_, "lastHeartbeatTime": Time(now)}));
+    let patch = Patch::Strategic(json!({"status": {"conditions": conditions}}));
+    client.patch(key, patch).subresource("status").await.map(drop)
 }
 
 async fn renew(client: &Client, nodes: &Lister<Node>, host: Host, now: Timestamp) -> Result<(), Error> {
@@ -331,9 +317,9 @@ fn status(host: Host, now: Timestamp, entropy: &Entropy) -> NodeStatus {
     let capacity: BTreeMap<_, _> =
         CAPACITY.iter().map(|(name, amount)| ((*name).to_owned(), Quantity((*amount).to_owned()))).collect();
     let address = |type_: &str, address: String| NodeAddress { type_: type_.to_owned(), address };
-    let condition = |type_: &str, status: &str, reason: &str, message: &str| NodeCondition {
+    let condition = |(type_, reason, message): (&str, &str, &str)| NodeCondition {
         type_: type_.to_owned(),
-        status: status.to_owned(),
+        status: if type_ == READY { "True" } else { "False" }.to_owned(),
         reason: Some(reason.to_owned()),
         message: Some(message.to_owned()),
         last_heartbeat_time: Some(Time(now)),
@@ -344,12 +330,7 @@ fn status(host: Host, now: Timestamp, entropy: &Entropy) -> NodeStatus {
         addresses: Some(vec![address("InternalIP", host.ip().to_string()), address("Hostname", host.name())]),
         allocatable: Some(capacity.clone()),
         capacity: Some(capacity),
-        conditions: Some(vec![
-            condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "simulated memory is never short"),
-            condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "simulated disks are never full"),
-            condition("PIDPressure", "False", "KubeletHasSufficientPID", "no processes are simulated"),
-            condition("Ready", "True", "KubeletReady", "the simulated node is ready"),
-        ]),
+        conditions: Some(CONDITIONS.map(condition).into()),
         node_info: Some(NodeSystemInfo {
             architecture: "amd64".to_owned(),
             boot_id: entropy.uuid(),
@@ -370,7 +351,12 @@ fn status(host: Host, now: Timestamp, entropy: &Entropy) -> NodeStatus {
 /// Reports whether a node has reported its condition since it was last found to be silent.
 fn has_reported(node: &Node) -> bool {
     let mut conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.any(|condition| condition.type_ == "Ready" && condition.status != "Unknown")
+    conditions.any(|condition| condition.type_ == READY && condition.status != "Unknown")
+}
+
+fn has_condition(node: &Node, type_: &str) -> bool {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == type_)
 }
 
 /// Returns the node without the not-ready taint, if it is ready and has the taint.
@@ -394,6 +380,55 @@ mod tests {
     fn first() -> Node {
         let host = Host::first(1).next().unwrap();
         node(host, Timestamp::UNIX_EPOCH, &Entropy::seeded(1))
+    }
+
+    /// Waits for a lease that is renewed after `renewed`, and returns the time of its renewal.
+    async fn renewal_after(client: &Client, renewed: Timestamp) -> Timestamp {
+        loop {
+            let key = ObjectRef::<Lease>::new("node-1").within(LEASES);
+            let lease = client.get_opt::<Lease>(key).await.unwrap();
+            match lease.and_then(|lease| Some(lease.spec?.renew_time?.0)) {
+                Some(time) if time > renewed => return time,
+                _ => sleep(Duration::from_millis(100)).await,
+            }
+        }
+    }
+
+    /// Waits for a status that is reported after `reported`, and returns it with the time of the report.
+    async fn report_after(client: &Client, reported: Timestamp) -> (Timestamp, NodeStatus) {
+        loop {
+            let status = client.get_opt::<Node>("node-1").await.unwrap().and_then(|node| node.status);
+            let conditions = status.iter().flat_map(|status| status.conditions.iter().flatten());
+            let time = conditions.filter_map(|condition| Some(condition.last_heartbeat_time.as_ref()?.0)).min();
+            match (time, status) {
+                (Some(time), Some(status)) if time > reported => return (time, status),
+                _ => sleep(Duration::from_secs(1)).await,
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lease_and_status_of_a_node_are_renewed() -> Result<(), Box<dyn std::error::Error>> {
+        let env = windlass_envtest::Environment::start().await;
+        let mut manager = env.manager();
+        let fleet = Fleet { nodes: 2, zones: 0, stages: Player::default(), started: Timestamp::UNIX_EPOCH };
+        add_to(&mut manager, fleet, &Identities::new(|_| None));
+        env.run(manager);
+        let client = env.client();
+        let created = renewal_after(&client, Timestamp::MIN).await;
+        let renewed = renewal_after(&client, created).await;
+        assert!((9..=12).contains(&renewed.duration_since(created).as_secs()), "{created} {renewed}");
+        let (first, before) = report_after(&client, Timestamp::MIN).await;
+        let (second, after) = report_after(&client, first).await;
+        assert!(second.duration_since(first).as_secs() <= 320, "{first} {second}");
+        let without_heartbeat = |status: NodeStatus| {
+            let conditions = status.conditions.into_iter().flatten();
+            let conditions =
+                conditions.map(|condition| NodeCondition { last_heartbeat_time: None, ..condition }).collect();
+            NodeStatus { conditions: Some(conditions), ..status }
+        };
+        assert_eq!(without_heartbeat(after), without_heartbeat(before));
+        Ok(env.stop().await?)
     }
 
     #[test]

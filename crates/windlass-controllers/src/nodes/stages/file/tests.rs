@@ -97,20 +97,15 @@ fn selectors_are_checked() {
 
 #[test]
 fn template_errors_have_file_line_and_stage() {
-    for (template, line) in [("|\n    a: b\n    c: {{ Nope }}", 10), ("'{{ Nope }}'", 8)] {
-        let text = stage(&format!("resourceRef: {{kind: Node}}\nselector: {{}}\nnext: {{}}"));
-        let text = text
-            .replace("next: {}\n", &format!("next:\n    statusTemplate: {template}\n"))
-            .replace("    a:", "      a:");
-        let text = text.replace("    c:", "      c:");
-        let found = error(&text);
-        let line = if line == 8 { 9 } else { line + 1 };
+    let spec = "resourceRef: {kind: Node}\nselector: {}\nnext:\n  statusTemplate: ";
+    for (template, line) in [("|\n    a: b\n    c: {{ Nope }}\n", 11), ("'{{ Nope }}'", 9)] {
+        let found = error(&stage(&format!("{spec}{template}")));
         let expected =
             format!("s.yaml:{line}: stage \"one\": spec.next.statusTemplate: the function \"Nope\" is not supported");
-        assert_eq!(found, expected, "{text}");
+        assert_eq!(found, expected, "{template}");
     }
-    let text = stage("resourceRef: {kind: Node}\nselector: {}\nnext: {statusTemplate: '{{ PodIP }}'}");
-    assert!(error(&text).contains("the function \"PodIP\" is not supported"), "nodes have no pod address");
+    let of_pods = error(&stage(&format!("{spec}'{{{{ PodIP }}}}'")));
+    assert!(of_pods.contains("the function \"PodIP\" is not supported"), "nodes have no pod address: {of_pods}");
 }
 
 #[test]
