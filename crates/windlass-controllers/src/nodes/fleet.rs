@@ -146,7 +146,11 @@ async fn reconcile(
                 let new = status(host, cx.clock().now(), cx.entropy());
                 match &mut node.status {
                     // A node that has recovered keeps its identity.
-                    Some(known) if known.node_info.is_some() => known.conditions = new.conditions,
+                    Some(known) if known.node_info.is_some() => {
+                        let others = known.conditions.take().into_iter().flatten();
+                        let others = others.filter(|known| !CONDITIONS.iter().any(|(type_, ..)| *type_ == known.type_));
+                        known.conditions = Some(new.conditions.into_iter().flatten().chain(others).collect());
+                    }
                     status => *status = Some(new),
                 }
                 client.update_status(&node).await.map(drop)
