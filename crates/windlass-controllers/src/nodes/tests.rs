@@ -1,7 +1,10 @@
 //! The simulated nodes against the embedded server: stages, failures and zones.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use windlass_api::{ObjectExt, ObjectRef, Patch};
 use windlass_envtest::Environment;
 
@@ -133,7 +136,9 @@ async fn failed_node_loses_its_pods_and_recovers() -> Outcome {
     }
     let fail = |value: Value| Patch::Merge(json!({"metadata": {"annotations": {"windlass.dev/fail": value}}}));
     env.client().patch::<Node>("node-1", fail(json!("true"))).await?;
-    let failed = env.eventually("node-1", |node: &Node| ready(node) == Some(("Unknown", "NodeStatusUnknown"))).await;
+    let patiently = || env.expect().patience(Duration::from_mins(2));
+    let failed =
+        patiently().object("node-1", |node: &Node| ready(node) == Some(("Unknown", "NodeStatusUnknown"))).await;
     let conditions = failed.status.and_then(|status| status.conditions).unwrap_or_default();
     assert!(conditions.iter().all(|condition| condition.status == "Unknown"), "{conditions:?}");
     let unreachable = "node.kubernetes.io/unreachable";
@@ -143,7 +148,7 @@ async fn failed_node_loses_its_pods_and_recovers() -> Outcome {
     };
     env.eventually("node-1", is_tainted).await;
     env.eventually(pod("evicted"), |pod: &Pod| !crate::pods::is_ready(pod)).await;
-    let evicted = env.eventually(pod("evicted"), |pod: &Pod| pod.is_deleting()).await;
+    let evicted = patiently().object(pod("evicted"), |pod: &Pod| pod.is_deleting()).await;
     let target = evicted.status.and_then(|status| status.conditions).unwrap_or_default();
     assert!(target.iter().any(|condition| condition.reason.as_deref() == Some("DeletionByTaintManager")));
     assert_eq!(phase(&env.client().get::<Pod>(pod("evicted")).await?), "Running", "its kubelet does nothing");
@@ -164,14 +169,12 @@ async fn failed_node_loses_its_pods_and_recovers() -> Outcome {
 
 #[tokio::test(start_paused = true)]
 async fn node_without_heartbeats_becomes_unknown_in_its_grace_period() -> Outcome {
-    let env =
-        start(Controllers::of([BuiltIn::NodeLifecycle]).node_monitor_grace_period(std::time::Duration::from_secs(10)))
-            .await;
+    let env = start(Controllers::of([BuiltIn::NodeLifecycle]).node_monitor_grace_period(Duration::from_secs(10))).await;
     let node = json!({
         "metadata": {"name": "silent"},
         "status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2020-01-01T00:00:00Z"}]},
     });
-    let begun = tokio::time::Instant::now();
+    let begun = Instant::now();
     env.client().create(&serde_json::from_value::<Node>(node)?).await?;
     let node = env.eventually("silent", |node: &Node| ready(node) == Some(("Unknown", "NodeStatusUnknown"))).await;
     let waited = begun.elapsed().as_secs();
