@@ -110,3 +110,60 @@ impl rules::Patch {
         Ok(if self.kind == PatchKind::Merge { Patch::Merge(value) } else { Patch::Strategic(value) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::{Stages, nodes::addresses::Host};
+
+    fn render(patch: &str) -> Result<Patch, String> {
+        let text = format!(
+            "apiVersion: kwok.x-k8s.io/v1alpha1\nkind: Stage\nmetadata: {{name: a}}\nspec:\n  resourceRef: {{kind: Pod}}\n\
+             \x20 selector: {{}}\n  next:\n    patches:\n    - {patch}\n"
+        );
+        let stage = Stages::parse("s.yaml", &text).unwrap().pods.remove(0);
+        let [Step::Patch(patch)] = &*stage.steps else { panic!("{stage:?}") };
+        let host = Host::first(1).next().unwrap();
+        let (now, started) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH);
+        let scene = Scene { now, started, host, nodes: 1, pod_ip: None };
+        let object = json!({"spec": {"nodeName": "node-0"}});
+        patch.render(&stage, &object, "1", scene).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn patches_have_root_and_uid() {
+        for (patch, expected) in [
+            (
+                "{template: 'a: {{ Now }}', root: status}",
+                Patch::Strategic(json!({"status": {"a": "1970-01-01T00:00:00Z"}, "metadata": {"uid": "1"}})),
+            ),
+            (
+                "{template: 'metadata: {labels: {a: {{ NodeIPWith .spec.nodeName }}}}', type: merge}",
+                Patch::Merge(json!({"metadata": {"labels": {"a": "172.18.0.2"}, "uid": "1"}})),
+            ),
+            (
+                "{template: '[{op: add, path: /a, value: 1}]', root: status, type: json}",
+                Patch::Json(json!([{"op": "add", "path": "/status/a", "value": 1}])),
+            ),
+        ] {
+            assert_eq!(render(patch), Ok(expected), "{patch}");
+        }
+    }
+
+    #[test]
+    fn failing_templates_are_errors_with_their_place() {
+        for (patch, message) in [
+            ("{template: '{{ index .spec.x 0 }}'}", "s.yaml:9: stage \"a\": the function \"index\": a missing value"),
+            ("{template: 'a: [', root: status}", "s.yaml:9: stage \"a\": the rendered template is not valid YAML"),
+            ("{template: '[1]'}", "is not a map"),
+            ("{template: 'metadata: 1'}", "is not a map"),
+            ("{template: 'a: {{ PodIP }}'}", "node-0 has no address left"),
+            ("{template: 'a: {{ NodeIPWith \"x\" }}'}", "\"x\" is not a simulated node"),
+        ] {
+            let error = render(patch).unwrap_err();
+            assert!(error.contains(message), "{patch}: {error}");
+        }
+    }
+}
