@@ -4,8 +4,10 @@
 //! The load is the same for each control plane: one connection with a fixed number of concurrent requests. A watch
 //! reports when a Deployment is ready. The request counts are those of the API server.
 
-mod request_counts;
+mod churn;
+mod latency;
 mod readiness;
+mod request_counts;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -21,7 +23,11 @@ use windlass_api::{BoxError, Entropy};
 use windlass_bench::process;
 use windlass_client::{Client, Config};
 
-use self::{readiness::Readiness, request_counts::RequestCounts};
+use self::{
+    latency::{Latencies, Probes},
+    readiness::Readiness,
+    request_counts::RequestCounts,
+};
 use crate::objects::{APPLY, JSON};
 
 /// The flags of `windlass-bench deployments`.
@@ -48,6 +54,18 @@ pub(crate) struct Options {
     /// A process that is measured but not part of the control plane
     #[arg(long = "beside", value_name = "NAME=PID", value_parser = crate::server::process)]
     beside: Vec<(String, u32)>,
+    /// Measure the latencies of reads, writes, lists and a watch during the creation and the churn
+    #[arg(long)]
+    latencies: bool,
+    /// The time for which the CPU time is measured without load after the creation, in seconds
+    #[arg(long, default_value_t = 0, value_name = "SECONDS")]
+    idle: u64,
+    /// The time for which pods are deleted after the creation, in seconds
+    #[arg(long, default_value_t = 0, value_name = "SECONDS")]
+    churn: u64,
+    /// The number of pods that are deleted per second
+    #[arg(long, default_value_t = 100, value_name = "PODS")]
+    churn_rate: u32,
     /// The timeout of the run, in seconds
     #[arg(long, default_value_t = 1_800)]
     within: u64,
@@ -63,7 +81,7 @@ const QUIET: Duration = Duration::from_secs(3);
 const COUNTED_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
-    let client = Client::new(Config::from_file(&options.kubeconfig)?)?.without_rate_limit();
+    let client = connect(&options)?;
     let bench = Bench { client, namespace: format!("bench-{}", Entropy::os().name_suffix(6)), options };
     let limit = Duration::from_secs(bench.options.within);
     timeout(limit, bench.run()).await.map_err(|_| format!("not done within {} s", limit.as_secs()))?
@@ -84,9 +102,11 @@ impl Bench {
         let (cpu, counts, load) = (self.cpu()?, self.counts().await?, process::load_average()?);
         let mut readiness = Readiness::watch(&self.client, &self.namespace, self.options.replicas).await?;
 
+        let probes = self.probes().await?;
         let started = Instant::now();
         let (applied, ready) = tokio::try_join!(self.apply(started), readiness.all(self.options.deployments))?;
         let (ready, at_ready) = (ready - started, self.cpu()?);
+        let mut latencies = vec![("creation", probes.map(Probes::end).transpose()?)];
         let (quiet, after) = self.settle(started).await?;
 
         let counts = after.since(&counts);
@@ -111,7 +131,56 @@ impl Bench {
         print("cpu_until_ready", &spent(at_ready));
         print("cpu_seconds", &spent(self.cpu()?));
         print("peak_rss_bytes", &self.of_each(peak)?);
+        self.idle().await?;
+        if self.options.churn > 0 {
+            latencies.push(("churn", self.churn().await?));
+        }
+        for (phase, latencies) in latencies {
+            if let Some(latencies) = latencies {
+                println!("\n{}", latencies.table(phase));
+            }
+        }
         Ok(())
+    }
+
+    /// Starts to measure latencies, on connections that have no other requests.
+    async fn probes(&self) -> Result<Option<Probes>, BoxError> {
+        if !self.options.latencies {
+            return Ok(None);
+        }
+        Probes::start(|| connect(&self.options), &self.namespace).await.map(Some)
+    }
+
+    /// Measures the CPU time of the control plane without load.
+    async fn idle(&self) -> Result<(), BoxError> {
+        if self.options.idle > 0 {
+            let (cpu, started) = (self.cpu()?, Instant::now());
+            sleep(Duration::from_secs(self.options.idle)).await;
+            print("idle_cores", &self.cores(&cpu, started)?);
+        }
+        Ok(())
+    }
+
+    /// Deletes pods at a constant rate; the control plane replaces them. Prints the number of pods that run in the end,
+    /// which shows if the control plane has kept up.
+    async fn churn(&self) -> Result<Option<std::sync::Arc<Latencies>>, BoxError> {
+        let (probes, cpu, started) = (self.probes().await?, self.cpu()?, Instant::now());
+        let Options { churn, churn_rate, .. } = self.options;
+        let client = connect(&self.options)?;
+        let deleted = churn::delete(&client, &self.namespace, churn_rate, Duration::from_secs(churn)).await?;
+        let (seconds, cores) = (started.elapsed().as_secs_f64(), self.cores(&cpu, started)?);
+        let running = churn::running(&self.client, &self.namespace).await?;
+        println!("{}", json!({"bench": "churn", "deleted": deleted, "seconds": seconds, "running": running}));
+        print("churn_cores", &cores);
+        let latencies = probes.map(Probes::end).transpose()?;
+        print("churn_peak_rss_bytes", &self.of_each(peak)?);
+        Ok(latencies)
+    }
+
+    /// Returns the average number of cores that each process has used since a time.
+    fn cores(&self, before: &Figures, since: Instant) -> Result<Figures, BoxError> {
+        let seconds = since.elapsed().as_secs_f64();
+        Ok(self.cpu()?.into_iter().map(|(name, now)| (name.clone(), (now - before[&name]) / seconds)).collect())
     }
 
     /// Creates the namespace, waits until it accepts pods, and waits for the nodes.
@@ -189,16 +258,24 @@ impl Bench {
     }
 
     async fn send(&self, method: Method, path: &str, kind: &str, body: &Value) -> Result<Bytes, BoxError> {
-        let bytes = if body.is_null() { Bytes::new() } else { serde_json::to_vec(body)?.into() };
-        let request = Request::builder().method(method.clone()).uri(path).header("Content-Type", kind).body(bytes)?;
-        let response = self.client.request(request).await?;
-        let status = response.status();
-        let answer = response.into_body().collect().await?.to_bytes();
-        if status.is_success() {
-            return Ok(answer);
-        }
-        Err(format!("{method} {path}: {status}: {}", String::from_utf8_lossy(&answer)).into())
+        send(&self.client, method, path, kind, body).await
     }
+}
+
+fn connect(options: &Options) -> Result<Client, BoxError> {
+    Ok(Client::new(Config::from_file(&options.kubeconfig)?)?.without_rate_limit())
+}
+
+async fn send(client: &Client, method: Method, path: &str, kind: &str, body: &Value) -> Result<Bytes, BoxError> {
+    let bytes = if body.is_null() { Bytes::new() } else { serde_json::to_vec(body)?.into() };
+    let request = Request::builder().method(method.clone()).uri(path).header("Content-Type", kind).body(bytes)?;
+    let response = client.request(request).await?;
+    let status = response.status();
+    let answer = response.into_body().collect().await?.to_bytes();
+    if status.is_success() {
+        return Ok(answer);
+    }
+    Err(format!("{method} {path}: {status}: {}", String::from_utf8_lossy(&answer)).into())
 }
 
 fn print(bench: &str, figures: &Figures) {

@@ -8,8 +8,8 @@ use windlass_api::BoxError;
 /// The counter. Windlass uses the real server's name and labels.
 const COUNTER: &str = "apiserver_request_total{";
 
-/// Requests that are constant and independent of the load.
-const HEARTBEATS: &str = "leases";
+/// The requests of nodes that are constant and independent of the load.
+const HEARTBEATS: [&str; 2] = ["leases", "nodes/status"];
 
 const CONFLICT: &str = "409";
 
@@ -40,7 +40,7 @@ impl RequestCounts {
                 subresource => format!("{}/{subresource}", of("resource")),
             };
             found = true;
-            if of("verb") != "WATCH" && of("resource") != HEARTBEATS {
+            if of("verb") != "WATCH" && !HEARTBEATS.contains(&&*resource) {
                 let kind = Kind { verb: of("verb").to_owned(), resource, code: of("code").to_owned() };
                 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole, and not negative")]
                 let count = count as u64;
@@ -105,6 +105,7 @@ apiserver_request_duration_seconds_count{resource="pods",verb="POST"} 9
 apiserver_request_total{code="201",component="apiserver",dry_run="",group="",resource="pods",scope="resource",subresource="",verb="POST",version="v1"} 12
 apiserver_request_total{code="409",component="apiserver",dry_run="",group="apps",resource="deployments",scope="resource",subresource="status",verb="PUT",version="v1"} 3
 apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="pods",scope="resource",subresource="",verb="GET",version="v1"} 1.2e+06
+apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="nodes",scope="resource",subresource="status",verb="PATCH",version="v1"} 8
 apiserver_request_total{code="0",component="apiserver",dry_run="",group="",resource="pods",scope="cluster",subresource="",verb="WATCH",version="v1"} 5
 "#;
 

@@ -30,6 +30,7 @@ use windlass_runtime::{
 use self::{count::Counts, scale::Scales};
 use crate::{
     error::{ReconcileError, await_newer_state},
+    pod_labels::{by_labels, selected},
     selector::as_go_shows,
 };
 
@@ -42,7 +43,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
     manager.add(
         Controller::<PodDisruptionBudget>::new()
             .named("disruption")
-            .watches_with(Watch::<Pod>::all(), move |pod| budgets_of(&known, pod))
+            .watches_with(by_labels(), move |pod| budgets_of(&known, pod))
             .reads::<ReplicaSet>()
             .reads::<Deployment>()
             .reads::<StatefulSet>()
@@ -84,10 +85,9 @@ async fn reconcile(budget: &PodDisruptionBudget, cx: &Context, budgets: &Budgets
     let now = cx.clock().now();
     let mut pods = Vec::new();
     if let Some(selector) = selector(budget)? {
-        for pod in cx.store::<Pod>().within(budget.namespace().unwrap_or_default()).list() {
-            if selector.matches(|label| pod.meta().label(label)) {
-                pods.push(pod.get()?);
-            }
+        let namespace = budget.namespace().unwrap_or_default();
+        for pod in selected(&cx.store::<Pod>(), namespace, |set| selector.matches(|key| set.label(key)))? {
+            pods.push(pod.get()?);
         }
     }
     if pods.is_empty() {

@@ -26,6 +26,7 @@ mod error;
 mod expectations;
 mod ownership;
 mod pod_control;
+mod pod_labels;
 mod pods;
 mod revisions;
 mod selector;

@@ -7,11 +7,11 @@ use k8s_openapi::{
     api::core::v1::{ObjectReference, Pod, Service, ServicePort},
     apimachinery::pkg::util::intstr::IntOrString,
 };
-use windlass_api::{Meta, ObjectExt, ObjectRef};
+use windlass_api::{ObjectExt, ObjectRef};
 use windlass_cache::{Cached, Lister};
 use windlass_runtime::Context;
 
-use crate::{error::ReconcileError, pods};
+use crate::{error::ReconcileError, pod_labels::selected, pods};
 
 /// The annotation with the time of the change that caused an update, used to measure propagation latency.
 pub(super) const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
@@ -49,26 +49,26 @@ pub(super) fn has_endpoints(service: &Service) -> bool {
 }
 
 /// Returns `true` if a service's selector matches a pod's labels.
-pub(super) fn selects(service: &Service, pod: &Meta) -> bool {
+pub(super) fn selects<'l>(service: &Service, label: impl Fn(&str) -> Option<&'l str>) -> bool {
     let selector = service.spec.as_ref().and_then(|spec| spec.selector.as_ref());
-    has_endpoints(service) && selector.into_iter().flatten().all(|(key, value)| pod.label(key) == Some(value))
+    has_endpoints(service) && selector.into_iter().flatten().all(|(key, value)| label(key) == Some(value))
 }
 
 /// Returns the services that select a pod.
 pub(super) fn services_of(services: &Lister<Service>, pod: &Cached<Pod>) -> Vec<ObjectRef<Service>> {
     let Some(namespace) = pod.meta().namespace() else { return Vec::new() };
     let found = services.within(Arc::clone(namespace)).list();
-    let behind = |service: &&Cached<Service>| service.get().is_ok_and(|service| selects(&service, pod.meta()));
+    let behind =
+        |service: &&Cached<Service>| service.get().is_ok_and(|service| selects(&service, |key| pod.meta().label(key)));
     found.iter().filter(behind).map(Cached::object_ref).collect()
 }
 
 /// Returns the unfinished pods of a service that have an address, sorted by name.
 pub(super) fn backends(cx: &Context, service: &Service) -> Result<Vec<Backend>, ReconcileError> {
     let mut found = Vec::new();
-    for cached in cx.store::<Pod>().within(service.namespace().unwrap_or_default()).list() {
-        if selects(service, cached.meta()) {
-            found.extend(backend(service, cached.get()?));
-        }
+    let namespace = service.namespace().unwrap_or_default();
+    for cached in selected(&cx.store::<Pod>(), namespace, |set| selects(service, |key| set.label(key)))? {
+        found.extend(backend(service, cached.get()?));
     }
     found.sort_by(|a, b| a.pod.name().cmp(b.pod.name()));
     Ok(found)

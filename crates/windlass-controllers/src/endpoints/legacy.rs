@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Pod, Service};
+use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Service};
 use windlass_api::{ObjectExt, ObjectRef, format_time};
 use windlass_runtime::{Action, Context, Controller, Manager, Watch};
 
 use super::backend::{
     Backend, HEADLESS, Port, TRIGGER_TIME, backends, has_endpoints, is_headless, services_of, trigger_time,
 };
-use crate::error::{ReconcileError, await_newer_state};
+use crate::{
+    error::{ReconcileError, await_newer_state},
+    pod_labels::by_labels,
+};
 
 /// The number of services reconciled at the same time.
 const WORKERS: usize = 5;
@@ -26,7 +29,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
     manager.add(
         Controller::<Service>::new()
             .named("endpoints")
-            .watches_with(Watch::<Pod>::all(), move |pod| services_of(&services, pod))
+            .watches_with(by_labels(), move |pod| services_of(&services, pod))
             // Endpoints have the names of their services.
             .watches_with(Watch::<Endpoints>::all(), |endpoints| Some(ObjectRef::from(endpoints.key().clone())))
             .concurrency(WORKERS)
@@ -163,7 +166,7 @@ fn port(port: &Port) -> EndpointPort {
 mod tests {
     use std::sync::Arc;
 
-    use k8s_openapi::api::core::v1::{ServicePort, ServiceSpec};
+    use k8s_openapi::api::core::v1::{Pod, ServicePort, ServiceSpec};
 
     use super::*;
 

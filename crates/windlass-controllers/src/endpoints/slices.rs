@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::{
-    core::v1::{Node, Pod, Service},
+    core::v1::{Node, Service},
     discovery::v1::EndpointSlice,
 };
 use windlass_api::{ObjectExt, ObjectKey, ObjectRef};
@@ -18,6 +18,7 @@ use super::{
 use crate::{
     error::{ReconcileError, await_newer_state},
     expectations::{Expectations, Seen},
+    pod_labels::by_labels,
 };
 
 /// The number of services reconciled at the same time.
@@ -33,7 +34,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
         Controller::<Service>::new()
             .named("endpointslice")
             .owns::<EndpointSlice>()
-            .watches_with(Watch::<Pod>::all(), move |pod| services_of(&services, pod))
+            .watches_with(by_labels(), move |pod| services_of(&services, pod))
             .reads::<Node>()
             .concurrency(WORKERS)
             .reconcile_keys(move |key, cx| {

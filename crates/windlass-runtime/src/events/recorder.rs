@@ -6,9 +6,14 @@ use std::{
         Arc,
         atomic::{AtomicI64, Ordering},
     },
+    time::Duration,
 };
 
-use tokio::sync::mpsc::{self, error::TrySendError};
+use parking_lot::Mutex;
+use tokio::{
+    sync::mpsc::{self, error::TrySendError},
+    time::Instant,
+};
 use windlass_api::{
     Clock, Entropy, ObjectExt as _, Resource,
     k8s_openapi::{
@@ -22,6 +27,8 @@ use super::Note;
 
 /// The maximum number of events that wait to be written.
 const QUEUE: usize = 1000;
+/// The minimum interval between two log lines about dropped events.
+const DROP_REPORT: Duration = Duration::from_secs(10);
 /// The maximum length of an object's name.
 const NAME_LIMIT: usize = 253;
 
@@ -59,6 +66,15 @@ pub(crate) struct EventSender {
     entropy: Entropy,
     /// The number in the name of the last event.
     last: Arc<AtomicI64>,
+    dropped: Arc<Mutex<Dropped>>,
+}
+
+/// The events that were dropped because the queue was full.
+#[derive(Debug, Default)]
+struct Dropped {
+    /// Those since the last log line.
+    count: u64,
+    reported: Option<Instant>,
 }
 
 /// The events that wait to be written.
@@ -110,14 +126,16 @@ impl Recorder {
     /// Records an event about an object reference, or a part of the referenced object.
     pub fn record_about(&self, about: ObjectReference, note: Note) {
         let event = self.event(about, note);
-        match self.sender.queue.try_send(QueuedEvent { event, credentials: self.sender.credentials.clone() }) {
+        let queued = QueuedEvent { event, credentials: self.sender.credentials.clone() };
+        let sent = self.sender.queue.try_send(queued);
+        let is_full = matches!(sent, Err(TrySendError::Full(_)));
+        if let Some(count) = self.sender.dropped.lock().due(is_full, Instant::now()) {
+            tracing::warn!(component = &*self.component, count, "dropped events: the queue is full");
+        }
+        match sent {
             Ok(()) => {}
             Err(TrySendError::Full(QueuedEvent { event, .. })) => {
-                tracing::warn!(
-                    component = &*self.component,
-                    message = event.message,
-                    "dropped an event: the queue is full"
-                );
+                tracing::trace!(component = &*self.component, message = event.message, "dropped an event");
             }
             Err(TrySendError::Closed(QueuedEvent { event, .. })) => {
                 tracing::debug!(
@@ -160,12 +178,28 @@ impl Recorder {
     }
 }
 
+// === impl Dropped ===
+
+impl Dropped {
+    /// Counts an event if it `is_dropped`. Returns the number of dropped events if it is time to log them.
+    fn due(&mut self, is_dropped: bool, now: Instant) -> Option<u64> {
+        self.count += u64::from(is_dropped);
+        let is_recent = self.reported.is_some_and(|reported| now.duration_since(reported) < DROP_REPORT);
+        if self.count == 0 || is_recent {
+            return None;
+        }
+        self.reported = Some(now);
+        Some(std::mem::take(&mut self.count))
+    }
+}
+
 // === impl EventSender ===
 
 impl EventSender {
     pub(crate) fn new(clock: Clock, entropy: Entropy) -> (Self, Queue) {
         let (sender, queue) = mpsc::channel(QUEUE);
-        (Self { queue: sender, credentials: None, clock, entropy, last: Arc::default() }, queue)
+        let (last, dropped) = (Arc::default(), Arc::default());
+        (Self { queue: sender, credentials: None, clock, entropy, last, dropped }, queue)
     }
 
     pub(crate) fn with_credentials_of(self, client: &Client) -> Self {
@@ -263,6 +297,18 @@ mod tests {
         assert_eq!(sender.name(&"x".repeat(250)).len(), 36);
     }
 
+    #[test]
+    fn dropped_events_are_logged_once_per_interval() {
+        let (mut dropped, start) = (Dropped::default(), Instant::now());
+        assert_eq!(dropped.due(false, start), None);
+        assert_eq!(dropped.due(true, start), Some(1));
+        for _ in 0..1000 {
+            assert_eq!(dropped.due(true, start + DROP_REPORT / 2), None);
+        }
+        assert_eq!(dropped.due(false, start + DROP_REPORT), Some(1000), "the next recorded event reports the rest");
+        assert_eq!(dropped.due(false, start + DROP_REPORT * 2), None);
+    }
+
     #[tokio::test]
     async fn recording_never_blocks() {
         let (recorder, mut recorded) = Recorder::captured("c");
@@ -270,7 +316,9 @@ mod tests {
             recorder.record(&Node::default(), Note::normal("Seen", "again"));
         }
         assert_eq!(recorded.take().len(), QUEUE);
-        drop(recorded);
+        let dropped = recorder.sender.dropped.lock();
+        assert!(dropped.reported.is_some() && dropped.count == 4, "{dropped:?}");
+        drop((recorded, dropped));
         recorder.record(&Node::default(), Note::normal("Seen", "by nobody"));
     }
 }

@@ -1,0 +1,265 @@
+//! The latencies of single reads, single writes, lists and watch events while the control plane works.
+//!
+//! Reads and writes start at fixed times, however long earlier ones take, so that a slow server does not reduce the
+//! number of slow samples.
+
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::{StreamExt as _, TryStreamExt as _};
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
+use k8s_openapi::api::core::v1::Pod;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, interval, sleep},
+};
+use windlass_api::{BoxError, EventType, ListWatch as _, Resource as _, WatchOptions};
+use windlass_client::Client;
+
+use super::send;
+use crate::objects::JSON;
+
+/// The interval between two reads, and between two writes.
+const PERIOD: Duration = Duration::from_millis(50);
+/// The interval between a list and the next one.
+const LIST_PAUSE: Duration = Duration::from_secs(20);
+/// The name of the pod that is written. It has a node that doesn't exist, so that no component works on it.
+const PROBE: &str = "probe";
+/// The annotation of the pod with the number of the last write.
+const NUMBER: &str = "bench.windlass.dev/number";
+const MERGE: &str = "application/merge-patch+json";
+
+/// The measured operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Operation {
+    /// A GET of a namespace.
+    Read,
+    /// A PATCH of a pod.
+    Write,
+    /// A LIST of all pods of the namespace, in one response, with the time to receive it.
+    List,
+    /// The time from the start of a write until a watch of all pods of the namespace reports it.
+    Watch,
+}
+
+/// Requests that are measured until they are ended.
+pub(super) struct Probes {
+    /// They end with an error only.
+    tasks: JoinSet<BoxError>,
+    latencies: Arc<Latencies>,
+}
+
+/// The latencies of the requests that have ended.
+#[derive(Debug, Default)]
+pub(super) struct Latencies(Mutex<BTreeMap<Operation, Vec<Duration>>>);
+
+impl Probes {
+    /// Starts to measure. Each client is a connection of its own.
+    pub(super) async fn start(connect: impl Fn() -> Result<Client, BoxError>, space: &str) -> Result<Self, BoxError> {
+        let latencies = Arc::new(Latencies::default());
+        let mut tasks = JoinSet::new();
+        let client = connect()?;
+        let pods = format!("/api/v1/namespaces/{space}/pods");
+        let version = probe_pod(&client, &pods).await?;
+
+        let watch = WatchOptions { resource_version: Some(version), ..WatchOptions::default() };
+        let events = connect()?.list_watch(&Pod::api_resource(), Some(space)).watch(watch).await?;
+        let sent = Arc::<Mutex<BTreeMap<u64, Instant>>>::default();
+        tasks.spawn(follow(events, Arc::clone(&sent), Arc::clone(&latencies)));
+        tasks.spawn(list(connect()?, pods.clone(), Arc::clone(&latencies)));
+        let path = format!("/api/v1/namespaces/{space}");
+        tasks.spawn(repeat(Operation::Read, Arc::clone(&latencies), move |_| {
+            let (client, path) = (client.clone(), path.clone());
+            async move { send(&client, Method::GET, &path, JSON, &Value::Null).await.map(drop) }
+        }));
+        let (client, path) = (connect()?, format!("{pods}/{PROBE}"));
+        tasks.spawn(repeat(Operation::Write, Arc::clone(&latencies), move |number| {
+            let (client, path, sent) = (client.clone(), path.clone(), Arc::clone(&sent));
+            let body = json!({"metadata": {"annotations": {NUMBER: number.to_string()}}});
+            async move {
+                sent.lock().insert(number, Instant::now());
+                send(&client, Method::PATCH, &path, MERGE, &body).await.map(drop)
+            }
+        }));
+        Ok(Self { tasks, latencies })
+    }
+
+    /// Ends the requests, and returns their latencies.
+    pub(super) fn end(mut self) -> Result<Arc<Latencies>, BoxError> {
+        match self.tasks.try_join_next() {
+            Some(failed) => Err(failed?),
+            None => Ok(self.latencies),
+        }
+    }
+}
+
+impl Latencies {
+    fn add(&self, operation: Operation, latency: Duration) {
+        self.0.lock().entry(operation).or_default().push(latency);
+    }
+
+    /// Returns a table of the number of requests and their percentiles, in the format of bench/README.md.
+    pub(super) fn table(&self, phase: &str) -> String {
+        let mut table = format!("| {phase} | number | p50 ms | p99 ms | max ms |\n|---|---|---|---|---|\n");
+        for (operation, latencies) in &mut *self.0.lock() {
+            latencies.sort_unstable();
+            let [p50, p99, max] = [50, 99, 100].map(|percent| percentile(latencies, percent).as_secs_f64() * 1e3);
+            let _ = writeln!(table, "| {operation:?} | {} | {p50:.1} | {p99:.1} | {max:.1} |", latencies.len());
+        }
+        table
+    }
+}
+
+/// Returns a percentile of sorted latencies.
+fn percentile(sorted: &[Duration], percent: usize) -> Duration {
+    let at = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
+    sorted.get(at).copied().unwrap_or_default()
+}
+
+/// Creates the pod that is written, unless it exists. Returns its version.
+async fn probe_pod(client: &Client, pods: &str) -> Result<String, BoxError> {
+    let pod = json!({
+        "metadata": {"name": PROBE},
+        "spec": {"nodeName": "none", "containers": [{"name": "c", "image": "i"}]},
+    });
+    let path = format!("{pods}/{PROBE}");
+    let found = send(client, Method::GET, &path, JSON, &Value::Null).await;
+    let body = if let Ok(body) = found { body } else { send(client, Method::POST, pods, JSON, &pod).await? };
+    Ok(serde_json::from_slice::<Written>(&body)?.metadata.resource_version)
+}
+
+/// The decoded fields of the pod that is written.
+#[derive(Deserialize)]
+struct Written {
+    metadata: WrittenMetadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenMetadata {
+    resource_version: String,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+}
+
+/// Reads the events of all pods, and measures those of the written one.
+async fn follow<E: std::error::Error + Send + Sync + 'static>(
+    mut events: futures::stream::BoxStream<'static, Result<windlass_api::RawEvent, E>>,
+    sent: Arc<Mutex<BTreeMap<u64, Instant>>>,
+    latencies: Arc<Latencies>,
+) -> BoxError {
+    loop {
+        let event = match events.next().await {
+            None => return "the watch of pods has ended".into(),
+            Some(Err(error)) => return error.into(),
+            Some(Ok(event)) if event.event_type == EventType::Error => {
+                return format!("the watch of pods failed: {}", String::from_utf8_lossy(&event.body)).into();
+            }
+            Some(Ok(event)) => event,
+        };
+        // Only the written pod has the annotation.
+        if !event.body.windows(NUMBER.len()).any(|part| part == NUMBER.as_bytes()) {
+            continue;
+        }
+        let number = match serde_json::from_slice::<Written>(&event.body) {
+            Ok(pod) => pod.metadata.annotations.get(NUMBER).and_then(|number| number.parse().ok()),
+            Err(error) => return error.into(),
+        };
+        if let Some(sent) = number.and_then(|number: u64| sent.lock().remove(&number)) {
+            latencies.add(Operation::Watch, sent.elapsed());
+        }
+    }
+}
+
+/// Lists the pods, again and again.
+async fn list(client: Client, path: String, latencies: Arc<Latencies>) -> BoxError {
+    loop {
+        let began = Instant::now();
+        if let Err(error) = list_once(&client, &path).await {
+            return error;
+        }
+        latencies.add(Operation::List, began.elapsed());
+        sleep(LIST_PAUSE).await;
+    }
+}
+
+/// Receives a list without keeping it.
+async fn list_once(client: &Client, path: &str) -> Result<(), BoxError> {
+    let response = client.request(Request::get(path).body(Bytes::new())?).await?;
+    if !response.status().is_success() {
+        return Err(format!("GET {path}: {}", response.status()).into());
+    }
+    response.into_body().into_data_stream().try_for_each(async |_| Ok(())).await?;
+    Ok(())
+}
+
+async fn repeat<F: Future<Output = Result<(), BoxError>> + Send + 'static>(
+    operation: Operation,
+    latencies: Arc<Latencies>,
+    request: impl Fn(u64) -> F,
+) -> BoxError {
+    let (mut ticks, mut requests) = (interval(PERIOD), JoinSet::new());
+    for number in 0.. {
+        let due = ticks.tick().await;
+        let (request, latencies) = (request(number), Arc::clone(&latencies));
+        requests.spawn(async move {
+            request.await?;
+            latencies.add(operation, due.elapsed());
+            Ok::<_, BoxError>(())
+        });
+        while let Some(ended) = requests.try_join_next() {
+            match ended {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => return error,
+                Err(error) => return error.into(),
+            }
+        }
+    }
+    unreachable!("the numbers do not end")
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_server::Server;
+
+    use super::*;
+
+    #[test]
+    fn percentiles_are_those_of_sorted_latencies() {
+        let latencies = Latencies::default();
+        for milliseconds in (1..=200).rev() {
+            latencies.add(Operation::Read, Duration::from_millis(milliseconds));
+        }
+        latencies.add(Operation::List, Duration::from_millis(7));
+        let rows = "| Read | 200 | 100.0 | 198.0 | 200.0 |\n| List | 1 | 7.0 | 7.0 | 7.0 |\n";
+        let table = latencies.table("creation");
+        assert_eq!(table, format!("| creation | number | p50 ms | p99 ms | max ms |\n|---|---|---|---|---|\n{rows}"));
+    }
+
+    #[tokio::test]
+    async fn all_operations_are_measured_and_failures_reported() {
+        let server = Server::builder().build();
+        server.start().await.unwrap();
+        let client = Client::from_service(server.service(), "default");
+        for _ in 0..2 {
+            let probes = Probes::start(|| Ok(client.clone()), "default").await.unwrap();
+            while probes.latencies.0.lock().len() < 4 {
+                sleep(PERIOD).await;
+            }
+            probes.end().unwrap();
+        }
+        let mut probes = Probes::start(|| Ok(client.clone()), "default").await.unwrap();
+        client
+            .delete::<Pod>(windlass_api::ObjectRef::<Pod>::new(PROBE).within("default"))
+            .grace_period(Duration::ZERO)
+            .await
+            .unwrap();
+        let failed = probes.tasks.join_next().await.unwrap().unwrap();
+        assert!(failed.to_string().contains("404"), "{failed}");
+        assert!(Probes::start(|| Ok(client.clone()), "missing").await.is_err());
+    }
+}
