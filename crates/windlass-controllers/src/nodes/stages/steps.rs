@@ -38,7 +38,7 @@ pub(crate) async fn play<K: Resource>(
         key = key.within(namespace);
     }
     let uid = metadata.uid.as_deref().unwrap_or_default();
-    let mut is_deleted = false;
+    let (mut is_changed, mut is_deleted) = (false, false);
     for step in &stage.steps {
         match step {
             Step::Event { is_warning, reason, message } => {
@@ -53,9 +53,13 @@ pub(crate) async fn play<K: Resource>(
                 after.retain(|finalizer| !remove.contains(finalizer));
                 after.extend(add.iter().filter(|finalizer| !before.contains(finalizer) || *empty).cloned());
                 if after != before {
-                    // The list replaces the current one, which must be that of the cache.
-                    let version = &metadata.resource_version;
-                    let body = json!({"metadata": {"finalizers": after, "resourceVersion": version, "uid": uid}});
+                    // The list replaces the current one, which must be that of the cache, unless an earlier step has
+                    // changed the object.
+                    let mut body = json!({"metadata": {"finalizers": after, "uid": uid}});
+                    if !is_changed {
+                        body["metadata"]["resourceVersion"] = json!(metadata.resource_version);
+                    }
+                    is_changed = true;
                     writers.administrator.patch(&key, Patch::Merge(body)).discard_response().await?;
                 }
             }
@@ -65,6 +69,7 @@ pub(crate) async fn play<K: Resource>(
                 let request = client.patch(&key, body);
                 let request = if patch.is_status { request.subresource("status") } else { request };
                 request.discard_response().await?;
+                is_changed = true;
             }
             Step::Delete => {
                 writers.administrator.delete(&key).grace_period(Duration::ZERO).uid(uid).await?;
