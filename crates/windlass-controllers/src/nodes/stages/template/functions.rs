@@ -49,7 +49,7 @@ const TABLE: &[(&str, fn(Arguments<'_>) -> Outcome)] = &[
     ("printf", formatted),
     ("Quote", |given| exact(given).map(|[one]| Value::String(kwok_quoted(one.value)))),
     ("YAML", yaml),
-    ("dict", dict),
+    ("dict", |given| Ok(dict(given))),
     ("list", |given| Ok(Value::Array(given.iter().map(|one| one.value.clone()).collect()))),
     ("default", |given| match given {
         [fallback] => Ok(fallback.value.clone()),
@@ -395,13 +395,13 @@ fn write_yaml(text: &mut String, value: &Value, indent: usize) -> Result<(), Str
     }
 }
 
-fn dict(given: Arguments<'_>) -> Outcome {
+fn dict(given: Arguments<'_>) -> Value {
     let mut fields = Map::new();
     for pair in given.chunks(2) {
         let value = pair.get(1).map_or_else(|| Value::String(String::new()), |value| value.value.clone());
         fields.insert(printed(pair[0].value), value);
     }
-    Ok(Value::Object(fields))
+    Value::Object(fields)
 }
 
 fn text(given: Arguments<'_>, change: fn(&str) -> String) -> Outcome {
