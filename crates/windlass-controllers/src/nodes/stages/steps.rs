@@ -105,13 +105,12 @@ impl rules::Patch {
         if let Some(root) = &self.root {
             value = json!({ root: value });
         }
-        match value.as_object_mut().map(|fields| fields.entry("metadata").or_insert_with(|| json!({}))) {
-            Some(Value::Object(metadata)) => metadata.insert("uid".to_owned(), json!(uid)),
-            _ => {
-                let message = format!("the rendered template is not a map, or its metadata is not one; it is:\n{text}");
-                return Err(failed(None, message));
-            }
+        let metadata = value.as_object_mut().map(|fields| fields.entry("metadata").or_insert_with(|| json!({})));
+        let Some(Value::Object(metadata)) = metadata else {
+            let message = format!("the rendered template is not a map, or its metadata is not one; it is:\n{text}");
+            return Err(failed(None, message));
         };
+        metadata.insert("uid".to_owned(), json!(uid));
         Ok(if self.kind == PatchKind::Merge { Patch::Merge(value) } else { Patch::Strategic(value) })
     }
 }

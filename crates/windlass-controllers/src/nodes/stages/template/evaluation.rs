@@ -251,7 +251,7 @@ impl<'t, 'd> Evaluation<'t, 'd> {
     }
 }
 
-fn numbered<'d>((index, item): (usize, Val<'d>)) -> (Value, Val<'d>) {
+fn numbered((index, item): (usize, Val<'_>)) -> (Value, Val<'_>) {
     (Value::from(index), item)
 }
 

@@ -198,7 +198,7 @@ fn expected(count: &str, given: Arguments<'_>) -> String {
     format!("expected {count}, found {}", given.len())
 }
 
-fn exact<'a, const N: usize>(given: Arguments<'a>) -> Result<[Argument<'a>; N], String> {
+fn exact<const N: usize>(given: Arguments<'_>) -> Result<[Argument<'_>; N], String> {
     given.try_into().map_err(|_| expected(&format!("{N} argument{}", if N == 1 { "" } else { "s" }), given))
 }
 

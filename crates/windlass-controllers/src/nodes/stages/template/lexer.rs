@@ -51,18 +51,15 @@ pub(super) fn split(text: &str) -> Result<Vec<Part>, SyntaxError> {
         let skipped = rest.len() - begin - 2 - action.len();
         let first = line;
         line += lines(&rest[begin + 2..begin + 2 + skipped]);
-        let (found, after, trims_right) = match action.strip_prefix("/*") {
-            Some(comment) => {
-                let (_, after) =
-                    comment.split_once("*/").ok_or_else(|| SyntaxError::new(first, "the comment is not closed"))?;
-                let (after, trims_right) = closing(after)
-                    .ok_or_else(|| SyntaxError::new(first, "a comment has to end before the closing braces"))?;
-                (None, after, trims_right)
-            }
-            None => {
-                let (found, after, trims_right) = scan(action, line)?;
-                (Some(found), after, trims_right)
-            }
+        let (found, after, trims_right) = if let Some(comment) = action.strip_prefix("/*") {
+            let (_, after) =
+                comment.split_once("*/").ok_or_else(|| SyntaxError::new(first, "the comment is not closed"))?;
+            let (after, trims_right) = closing(after)
+                .ok_or_else(|| SyntaxError::new(first, "a comment has to end before the closing braces"))?;
+            (None, after, trims_right)
+        } else {
+            let (found, after, trims_right) = scan(action, line)?;
+            (Some(found), after, trims_right)
         };
         line += lines(&action[..action.len() - after.len()]);
         if let Some(found) = found {

@@ -14,7 +14,7 @@ pub(super) fn parse(text: &str, own: &[&'static str]) -> Result<Vec<Node>, Synta
         Parser { parts: split(text)?.into_iter(), own, variables: vec![String::new()], depth: 0, ranges: 0 };
     match parser.nodes()? {
         (nodes, End::Text) => Ok(nodes),
-        (_, End::End(line)) => Err(SyntaxError::new(line, "unexpected \"end\"")),
+        (_, End::Block(line)) => Err(SyntaxError::new(line, "unexpected \"end\"")),
         (_, End::Else(line, _)) => Err(SyntaxError::new(line, "unexpected \"else\"")),
     }
 }
@@ -32,7 +32,7 @@ struct Parser<'a> {
 /// The end of a list of nodes.
 enum End {
     Text,
-    End(usize),
+    Block(usize),
     /// `else`, with its line and the tokens after it.
     Else(usize, Vec<Token>),
 }
@@ -60,7 +60,7 @@ impl Parser<'_> {
                 "end" => {
                     tokens.next();
                     tokens.finish()?;
-                    return Ok((nodes, End::End(line)));
+                    return Ok((nodes, End::Block(line)));
                 }
                 "else" => {
                     tokens.next();
@@ -106,12 +106,12 @@ impl Parser<'_> {
         self.variables.truncate(in_body);
         let otherwise = match end {
             End::Text => return Err(SyntaxError::new(line, "the block has no \"end\"")),
-            End::End(_) => Vec::new(),
+            End::Block(_) => Vec::new(),
             End::Else(at, rest) => {
                 let mut rest = Tokens::new(rest, at);
                 match rest.peek() {
                     None => match self.nodes()? {
-                        (otherwise, End::End(_)) => otherwise,
+                        (otherwise, End::Block(_)) => otherwise,
                         (_, End::Else(second, _)) => {
                             return Err(SyntaxError::new(second, "unexpected second \"else\""));
                         }
