@@ -45,7 +45,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PATH", default_value = "windlass.kubeconfig")]
     kubeconfig: PathBuf,
     #[command(flatten)]
-    simulation: SimulationFlags,
+    simulation: Box<SimulationFlags>,
     #[arg(long, value_name = "a,b|none", default_value = "*", help = controllers())]
     controllers: Controllers,
     /// Address of the console, a web page that shows the controllers; a port alone means loopback
