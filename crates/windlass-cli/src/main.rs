@@ -36,6 +36,7 @@ mod remote;
 #[cfg(test)]
 mod reference;
 mod serving;
+mod simulation;
 mod stand_in;
 mod storage;
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! The list of built-in controllers, and the choice of the ones to run.
 
-use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
+use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc, time::Duration};
 
 use thiserror::Error;
 use windlass_client::Client;
 use windlass_runtime::Manager;
 
 use crate::{
-    Autoscaling, CertificateSigner, Identity, Pace, TokenSigner, autoscaler, certificates, cronjob, daemonset,
+    Autoscaling, CertificateSigner, Identity, Pace, Stages, TokenSigner, autoscaler, certificates, cronjob, daemonset,
     deployment, disruption, endpoints, ephemeral_volume, garbage_collector, identity::Identities, job, namespace,
     node_lifecycle, nodes, policy_status, replicaset, resource_quota, role_aggregation, service_account,
     service_account_tokens, statefulset, storage_protection, storage_version_migrator, ttl_after_finished, volumes,
@@ -15,6 +15,8 @@ use crate::{
 
 /// The default number of simulated nodes.
 const NODES: usize = 3;
+/// The default time without heartbeats after which a node is unreachable.
+const NODE_GRACE: Duration = Duration::from_secs(50);
 
 /// A built-in controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,7 +74,8 @@ pub enum BuiltIn {
     CsrSigning,
     /// Deletes old certificate requests.
     CsrCleaner,
-    /// Sets the taints, labels and annotations that a control plane adds to nodes.
+    /// Sets the taints, labels and annotations that a control plane adds to nodes, detects nodes without heartbeats, and
+    /// evicts pods from nodes with `NoExecute` taints.
     NodeLifecycle,
     /// Simulated nodes, with their scheduler and kubelets.
     Nodes,
@@ -84,7 +87,10 @@ pub enum BuiltIn {
 pub struct Controllers {
     chosen: BTreeSet<BuiltIn>,
     nodes: usize,
+    zones: u16,
     pace: Pace,
+    stages: Stages,
+    node_grace: Duration,
     root_ca: Option<Arc<str>>,
     token_signer: Option<TokenSigner>,
     certificate_signer: Option<CertificateSigner>,
@@ -232,7 +238,10 @@ impl Controllers {
         Self {
             chosen: chosen.into_iter().collect(),
             nodes: NODES,
+            zones: 0,
             pace: Pace::default(),
+            stages: Stages::default(),
+            node_grace: NODE_GRACE,
             root_ca: None,
             token_signer: None,
             certificate_signer: None,
@@ -244,6 +253,27 @@ impl Controllers {
     /// Sets the number of simulated nodes, named `node-0`, `node-1` and so on. Defaults to 3.
     pub fn nodes(mut self, nodes: usize) -> Self {
         self.nodes = nodes;
+        self
+    }
+
+    /// Spreads the simulated nodes evenly over `zones` zones, named `zone-0`, `zone-1` and so on, of the region
+    /// `region-0`. By default, nodes have no zones.
+    pub fn zones(mut self, zones: u16) -> Self {
+        self.zones = zones;
+        self
+    }
+
+    /// Sets the time without heartbeats after which a node is unreachable: its conditions become `Unknown`, and its pods
+    /// are evicted. Defaults to 50 s, as in kube-controller-manager.
+    pub fn node_monitor_grace_period(mut self, grace: Duration) -> Self {
+        self.node_grace = grace;
+        self
+    }
+
+    /// Sets rules for the life cycle of pods and nodes on the simulated nodes. Pods and nodes that no stage has selected
+    /// yet have the default life cycle.
+    pub fn stages(mut self, stages: Stages) -> Self {
+        self.stages = stages;
         self
     }
 
@@ -374,9 +404,16 @@ impl Controllers {
                 }
             }
             BuiltIn::CsrCleaner => certificates::add_cleaner_to(manager),
-            BuiltIn::NodeLifecycle => node_lifecycle::add_to(manager),
+            BuiltIn::NodeLifecycle => node_lifecycle::add_to(manager, self.node_grace),
             BuiltIn::Nodes => {
-                nodes::add_to(manager, self.nodes, self.pace.clone(), self.storage(), &self.identities);
+                let settings = nodes::Settings {
+                    count: self.nodes,
+                    zones: self.zones,
+                    pace: self.pace.clone(),
+                    stages: self.stages.clone(),
+                    storage: self.storage(),
+                };
+                nodes::add_to(manager, settings, &self.identities);
             }
         }
     }

@@ -6,6 +6,8 @@ use windlass_cache::{DecodeError, UnknownIndex};
 use windlass_client::Verb;
 use windlass_runtime::Action;
 
+use crate::nodes::StagesError;
+
 /// An error of a built-in controller's reconcile. Each of them is retried with back-off.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -28,6 +30,9 @@ pub enum ReconcileError {
     /// A certificate request cannot be approved or signed.
     #[error("the certificate request cannot be handled")]
     Certificate(#[source] windlass_api::BoxError),
+    /// A stage of the simulated nodes cannot be played.
+    #[error("a stage cannot be played")]
+    Stage(#[from] StagesError),
     /// The object's selector is invalid.
     #[error("the object's selector is invalid")]
     Selector(#[from] SelectorError),
@@ -58,6 +63,7 @@ impl ReconcileError {
             | Self::Watch(_)
             | Self::Token(_)
             | Self::Certificate(_)
+            | Self::Stage(_)
             | Self::Selector(_)
             | Self::Conflict { .. } => {
                 return false;

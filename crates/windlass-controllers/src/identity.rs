@@ -26,7 +26,8 @@ pub enum Identity<'a> {
     Scheduler,
     /// The kubelet of a node.
     Node(&'a str),
-    /// An administrator, who installs add-ons: the simulated nodes' StorageClass, and their metrics.
+    /// An administrator, who installs add-ons: the simulated nodes' StorageClass, and their metrics. Also makes the
+    /// changes of stages that kubelets may not make.
     Administrator,
 }
 

@@ -68,7 +68,7 @@ pub use catalog::{BuiltIn, Controllers, ControllersError};
 pub use certificates::{CertificateOrder, CertificateSigner};
 pub use error::ReconcileError;
 pub use identity::Identity;
-pub use nodes::Pace;
+pub use nodes::{Pace, StagePlace, Stages, StagesError};
 pub use service_account_tokens::{TokenRequest, TokenSigner};
 
 /// The examples of README.md.

@@ -1,25 +1,34 @@
 //! NodeLifecycle: maintains node metadata that the control plane is responsible for. It records the registration event,
 //! sets the TTL annotation for kubelets, and copies the well-known labels to their older names. It also sets the taints
-//! that correspond to the node's conditions.
+//! that correspond to the node's conditions. [`health`] detects nodes without heartbeats, and [`eviction`] evicts the pods
+//! of nodes with `NoExecute` taints.
 //!
-//! Not implemented: marking unresponsive nodes, and evicting pods from nodes that are not ready.
+//! Not implemented: slower evictions if many nodes of a zone are not ready.
 
-use std::{collections::HashSet, sync::Arc};
+mod eviction;
+mod health;
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::{
-    api::core::v1::{Node, ObjectReference, Taint},
+    api::core::v1::{Node, ObjectReference, Pod, Taint},
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use parking_lot::Mutex;
 use serde_json::json;
 use windlass_api::{ObjectExt, ObjectRef, Patch};
+use windlass_cache::Cached;
 use windlass_runtime::{
-    Action, Context, Controller, Manager,
+    Action, Context, Controller, Group, Manager, Task,
     events::{Note, Recorder},
 };
 
-use crate::error::{ReconcileError, await_newer_state};
+use crate::{
+    error::{ReconcileError, await_newer_state},
+    nodes::fit::is_ready,
+    pods,
+};
 
 /// The annotation with the time, in seconds, for which a kubelet may cache the Secrets and ConfigMaps of its pods.
 const TTL: &str = "node.alpha.kubernetes.io/ttl";
@@ -43,28 +52,38 @@ const TAINTS: [(&str, &str, &str); 6] = [
 /// The taint of a cordoned node.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 const NO_SCHEDULE: &str = "NoSchedule";
+/// The effect of the taints of the first two conditions that also evict pods.
+const NO_EXECUTE: &str = "NoExecute";
 
 /// The nodes seen so far.
 struct Register {
     /// The UIDs of the nodes whose registration was recorded.
     known: Mutex<HashSet<String>>,
+    /// The UIDs of the nodes that were ready when they were last seen.
+    ready: Mutex<HashSet<String>>,
     recorder: Recorder,
 }
 
-/// Adds the controller to a manager.
-pub(crate) fn add_to(manager: &mut Manager) {
+/// Adds the controllers to a manager. `grace` is the time without heartbeats after which a node is unreachable.
+pub(crate) fn add_to(manager: &mut Manager, grace: Duration) {
     let recorder = manager.cluster().recorder("node-controller");
-    let register = Arc::new(Register { known: Mutex::default(), recorder });
-    manager.add(Controller::<Node>::new().named("nodelifecycle").reconcile(move |node, cx| {
+    let register = Arc::new(Register { known: Mutex::default(), ready: Mutex::default(), recorder });
+    manager.add(Controller::<Node>::new().named("nodelifecycle").reads::<Pod>().reconcile(move |node, cx| {
         let register = Arc::clone(&register);
         async move { await_newer_state(reconcile(node, cx, &register).await) }
     }));
+    manager.add(Task::new("node-monitor", move |running| health::run(running, grace)).in_group(Group::Controllers));
+    eviction::add_to(manager);
 }
 
 async fn reconcile(node: Arc<Node>, cx: Context, register: &Register) -> Result<Action, ReconcileError> {
     register.record(&node);
     if node.is_deleting() {
         return Ok(Action::await_change());
+    }
+    if register.has_failed(&node) {
+        mark_pods_unready(&node, &cx, register).await?;
+        register.forget_ready(&node);
     }
     let ttl = ttl(cx.store::<Node>().len()).to_string();
     let mut metadata = json!({});
@@ -89,6 +108,27 @@ async fn reconcile(node: Arc<Node>, cx: Context, register: &Register) -> Result<
     Ok(Action::await_change())
 }
 
+/// Sets the condition `Ready` of a node's pods to `False`, so that services do not use them.
+async fn mark_pods_unready(node: &Node, cx: &Context, register: &Register) -> Result<(), ReconcileError> {
+    let is_on = |pod: &Cached<Pod>| {
+        pod.at::<String>(&["spec", "nodeName"]).is_ok_and(|found| found.as_deref() == Some(node.name()))
+    };
+    for pod in cx.store::<Pod>().list().iter().filter(|pod| is_on(pod)) {
+        let pod = pod.get()?;
+        if !pods::is_ready(&pod) {
+            continue;
+        }
+        let condition = json!({"type": "Ready", "status": "False", "lastTransitionTime": Time(cx.clock().now())});
+        let patch = json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [condition]}});
+        let request = cx.client().patch::<Pod>(pod.object_ref(), Patch::Strategic(patch)).subresource("status");
+        match request.discard_response().await {
+            Err(error) if !error.is_not_found() && !error.is_conflict() => return Err(error.into()),
+            _ => register.recorder.record(&*pod, Note::warning("NodeNotReady", "Node is not ready")),
+        }
+    }
+    Ok(())
+}
+
 /// Returns the taints that a node should have, or `None` if they are unchanged. Taints that do not correspond to
 /// conditions are kept.
 fn taints(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
@@ -96,24 +136,62 @@ fn taints(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
     let before = spec.and_then(|spec| spec.taints.clone()).unwrap_or_default();
     let conditions = || node.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let holds = |type_: &str, status: &str| conditions().any(|found| found.type_ == type_ && found.status == status);
-    let of_conditions = TAINTS.into_iter().filter(|(type_, status, _)| holds(type_, status)).map(|(.., key)| key);
+    let of_conditions = TAINTS.into_iter().filter(|(type_, status, _)| holds(type_, status));
+    let of_conditions = of_conditions.flat_map(|(type_, _, key)| {
+        let evicting = (type_ == "Ready").then_some((key, NO_EXECUTE));
+        [Some((key, NO_SCHEDULE)), evicting].into_iter().flatten()
+    });
     let closed = spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
-    let wanted: Vec<_> = of_conditions.chain(closed.then_some(UNSCHEDULABLE)).collect();
-    let is_ours = |taint: &Taint| {
-        taint.effect == NO_SCHEDULE && (taint.key == UNSCHEDULABLE || TAINTS.iter().any(|(.., key)| *key == taint.key))
+    let wanted: Vec<_> = of_conditions.chain(closed.then_some((UNSCHEDULABLE, NO_SCHEDULE))).collect();
+    let is_ours = |taint: &Taint| match &*taint.effect {
+        NO_SCHEDULE => taint.key == UNSCHEDULABLE || TAINTS.iter().any(|(.., key)| *key == taint.key),
+        NO_EXECUTE => TAINTS.iter().any(|(type_, _, key)| *type_ == "Ready" && *key == taint.key),
+        _ => false,
     };
-    let mut after: Vec<_> =
-        before.iter().filter(|taint| !is_ours(taint) || wanted.contains(&&*taint.key)).cloned().collect();
-    for key in wanted {
-        if !after.iter().any(|taint| taint.key == key && taint.effect == NO_SCHEDULE) {
+    let is_wanted = |taint: &Taint| wanted.contains(&(&*taint.key, &*taint.effect));
+    let mut after: Vec<_> = before.iter().filter(|taint| !is_ours(taint) || is_wanted(taint)).cloned().collect();
+    for (key, effect) in wanted {
+        if !after.iter().any(|taint| taint.key == key && taint.effect == effect) {
             let time_added = Some(Time(now));
-            after.push(Taint { key: key.to_owned(), effect: NO_SCHEDULE.to_owned(), time_added, value: None });
+            after.push(Taint { key: key.to_owned(), effect: effect.to_owned(), time_added, value: None });
         }
     }
     (after != before).then_some(after)
 }
 
 impl Register {
+    /// Reports whether a node has just become unready. Records an event if so.
+    fn has_failed(&self, node: &Node) -> bool {
+        let uid = node.uid().unwrap_or_default();
+        if is_ready(node) {
+            self.ready.lock().insert(uid.to_owned());
+            return false;
+        }
+        let has_failed = self.ready.lock().contains(uid);
+        if has_failed {
+            let name = node.name();
+            let message = format!("Node {name} status is now: NodeNotReady");
+            self.recorder.record_about(Self::about(node), Note::normal("NodeNotReady", message));
+        }
+        has_failed
+    }
+
+    /// Records that the pods of an unready node are marked.
+    fn forget_ready(&self, node: &Node) {
+        self.ready.lock().remove(node.uid().unwrap_or_default());
+    }
+
+    /// Returns a reference without a resource version: `kubectl describe node` searches events by name and UID.
+    fn about(node: &Node) -> ObjectReference {
+        ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some(node.name().to_owned()),
+            uid: Some(node.uid().unwrap_or_default().to_owned()),
+            ..ObjectReference::default()
+        }
+    }
+
     /// Records an event for a node seen for the first time.
     fn record(&self, node: &Node) {
         let uid = node.uid().unwrap_or_default();
@@ -121,16 +199,8 @@ impl Register {
             return;
         }
         let name = node.name();
-        // `kubectl describe node` searches events by name and UID, without a resource version.
-        let about = ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Node".to_owned()),
-            name: Some(name.to_owned()),
-            uid: Some(uid.to_owned()),
-            ..ObjectReference::default()
-        };
         let message = format!("Node {name} event: Registered Node {name} in Controller");
-        self.recorder.record_about(about, Note::normal("RegisteredNode", message));
+        self.recorder.record_about(Self::about(node), Note::normal("RegisteredNode", message));
     }
 }
 
@@ -145,7 +215,7 @@ mod tests {
     #[test]
     fn node_event_is_recorded_once() {
         let (recorder, mut recorded) = Recorder::captured("node-controller");
-        let register = Register { known: Mutex::default(), recorder };
+        let register = Register { known: Mutex::default(), ready: Mutex::default(), recorder };
         let mut node = Node::default();
         node.metadata.name = Some("a".to_owned());
         for uid in ["1", "1", "2"] {
@@ -176,6 +246,21 @@ mod tests {
         node.spec.as_mut().unwrap().unschedulable = None;
         node.status = None;
         assert_eq!(keys(taints(&node, now)), ["mine:NoExecute"]);
+    }
+
+    #[test]
+    fn unready_node_repels_and_evicts_pods() {
+        let mut node: Node = k8s_openapi::serde_json::from_value(json!({
+            "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]},
+        }))
+        .unwrap();
+        let tainted = taints(&node, Timestamp::UNIX_EPOCH).unwrap();
+        let keys: Vec<_> = tainted.iter().map(|taint| format!("{}:{}", taint.key, taint.effect)).collect();
+        assert_eq!(keys, ["node.kubernetes.io/unreachable:NoSchedule", "node.kubernetes.io/unreachable:NoExecute"]);
+        node.spec.get_or_insert_default().taints = Some(tainted);
+        assert_eq!(taints(&node, Timestamp::UNIX_EPOCH), None);
+        node.status = None;
+        assert_eq!(taints(&node, Timestamp::UNIX_EPOCH), Some(Vec::new()));
     }
 
     #[test]

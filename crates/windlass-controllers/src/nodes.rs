@@ -14,6 +14,8 @@
 //! Pods can declare their resource usage by annotations; the simulator publishes it as metrics ([`pod_metrics`]) for
 //! autoscalers.
 //!
+//! Rules can replace the life cycle of pods and nodes ([`stages`]).
+//!
 //! Not simulated: logs, exec, probes, images that cannot be pulled, init containers that fail.
 
 mod addresses;
@@ -35,12 +37,14 @@ mod pod_state;
 mod scheduler;
 mod script;
 mod shell;
+mod stages;
 mod storage;
 
 use windlass_runtime::{Group, Manager, Task};
 
-use self::{addresses::MOST_NODES, pod_metrics::PodMetrics};
+use self::{addresses::MOST_NODES, fleet::Fleet, pod_metrics::PodMetrics, stages::Player};
 pub use pace::Pace;
+pub use stages::{StagePlace, Stages, StagesError};
 pub(crate) use storage::Storage;
 
 use crate::{Identity, identity::Identities};
@@ -48,21 +52,34 @@ use crate::{Identity, identity::Identities};
 /// The controller of kube-controller-manager that provisions and deletes volumes.
 const PROVISIONER: &str = "persistent-volume-binder";
 
-/// Adds `count` nodes, their scheduler, their kubelets and their storage to a manager. Pod addresses suffice for 10,240
-/// nodes.
+/// The settings of the simulated nodes.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// The number of nodes. Pod addresses suffice for 10,240.
+    pub(crate) count: usize,
+    /// The number of zones over which the nodes are spread.
+    pub(crate) zones: u16,
+    pub(crate) pace: Pace,
+    pub(crate) stages: Stages,
+    pub(crate) storage: Storage,
+}
+
+/// Adds nodes, their scheduler, their kubelets and their storage to a manager.
 ///
 /// Each kubelet acts as its node, and the scheduler as `system:kube-scheduler`. The provisioner acts as the controller
 /// that provisions volumes in kube-controller-manager, because the default roles of a CSI driver are bound to no user.
 /// An administrator installs the default class and the metrics.
-pub(crate) fn add_to(manager: &mut Manager, count: usize, pace: Pace, storage: Storage, identities: &Identities) {
+pub(crate) fn add_to(manager: &mut Manager, settings: Settings, identities: &Identities) {
+    let Settings { count, zones, pace, stages, storage } = settings;
     let nodes = u16::try_from(count).unwrap_or(u16::MAX).min(MOST_NODES);
     if usize::from(nodes) < count {
         tracing::warn!(asked = count, simulated = nodes, "too few addresses for this many nodes; simulating fewer");
     }
-    fleet::add_to(manager, nodes, identities);
+    let started = manager.cluster().clock().now();
+    fleet::add_to(manager, Fleet { nodes, zones, stages: Player::new(stages.nodes), started }, identities);
     identities.add(manager, Identity::Scheduler, |manager| scheduler::add_to(manager, storage));
     let pod_metrics = PodMetrics::default();
-    kubelet::add_to(manager, nodes, pace, pod_metrics.clone(), identities.clone());
+    kubelet::add_to(manager, nodes, pace, Player::new(stages.pods), pod_metrics.clone(), identities.clone());
     if storage == Storage::Simulated {
         identities.add(manager, Identity::Controller(PROVISIONER), storage::add_to);
         identities.add(manager, Identity::Administrator, storage::add_class_to);
@@ -72,3 +89,6 @@ pub(crate) fn add_to(manager: &mut Manager, count: usize, pace: Pace, storage: S
         manager.add(metrics);
     });
 }
+
+#[cfg(test)]
+mod tests;

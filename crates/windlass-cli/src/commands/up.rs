@@ -25,6 +25,7 @@ use crate::{
     data_directory::Data,
     encryption::Encryption,
     request_limits::RequestLimits,
+    simulation::SimulationFlags,
     storage::{Etcd, Place},
     time_limits::{TimeLimits, positive},
     token_keys::TokenKeys,
@@ -43,9 +44,8 @@ pub(crate) struct Options {
     /// Path of the kubeconfig to write; other entries of an existing file are kept
     #[arg(long, value_name = "PATH", default_value = "windlass.kubeconfig")]
     kubeconfig: PathBuf,
-    /// Number of simulated nodes
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = nodes)]
-    nodes: usize,
+    #[command(flatten)]
+    simulation: Box<SimulationFlags>,
     #[arg(long, value_name = "a,b|none", default_value = "*", help = controllers())]
     controllers: Controllers,
     /// Address of the console, a web page that shows the controllers; a port alone means loopback
@@ -137,9 +137,6 @@ impl StorageOptions {
 /// The hint if the address is in use.
 const HINT: &str = "set another address with --bind ADDR:PORT, or use --bind 127.0.0.1:0 for a free port";
 
-/// More nodes than the largest cluster that Kubernetes supports.
-const MOST_NODES: usize = 10_000;
-
 fn address(text: &str) -> Result<SocketAddr, String> {
     let example = "an address and a port, such as 127.0.0.1:6443, 0.0.0.0:6443 or [::1]:6443";
     text.parse().map_err(|_| match text.rsplit_once(':') {
@@ -164,13 +161,6 @@ fn console(text: &str) -> Result<SocketAddr, String> {
     port.parse().map_or_else(|_| address(text), |port: u16| Ok((Ipv4Addr::LOCALHOST, port).into()))
 }
 
-fn nodes(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(nodes) if nodes <= MOST_NODES => Ok(nodes),
-        _ => Err(format!("expected a number from 0 to {MOST_NODES}")),
-    }
-}
-
 fn controllers() -> String {
     let names: Vec<_> = BuiltIn::ALL.iter().map(|controller| controller.name()).collect();
     format!(
@@ -187,7 +177,7 @@ pub(crate) async fn run(options: Options, flags: BTreeMap<String, String>) -> Re
         bind,
         advertise_address,
         kubeconfig,
-        nodes,
+        simulation,
         controllers,
         console,
         audit,
@@ -202,8 +192,8 @@ pub(crate) async fn run(options: Options, flags: BTreeMap<String, String>) -> Re
         kubernetes: kubernetes_version,
         bind,
         advertised: advertise_address,
-        nodes,
-        controllers,
+        nodes: simulation.nodes,
+        controllers: simulation.load(controllers)?,
         console,
         access,
         proxy,

@@ -46,6 +46,11 @@ impl Host {
         index.map(Self)
     }
 
+    /// Returns the number of the node, from 0 on.
+    pub(crate) fn number(self) -> u16 {
+        self.0
+    }
+
     pub(crate) fn name(self) -> String {
         format!("node-{}", self.0)
     }

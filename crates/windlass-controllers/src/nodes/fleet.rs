@@ -1,6 +1,8 @@
 //! The simulated Node objects: created, ready, and kept alive by heartbeats.
 
-use std::{collections::BTreeMap, time::Duration};
+mod staged;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -15,21 +17,29 @@ use k8s_openapi::{
 };
 use serde_json::json;
 use tokio::time::sleep;
-use windlass_api::{Clock, Entropy, Meta, ObjectExt, ObjectRef, Patch, format_micro_time};
+use windlass_api::{Clock, Entropy, Meta, ObjectExt, ObjectKey, ObjectRef, Patch, format_micro_time};
 use windlass_cache::{Cached, Lister};
 use windlass_client::{Client, Error};
-use windlass_runtime::{Action, Context, Controller, Group, Manager, Predicate, Result, RunnableContext, Task, Watch};
+use windlass_runtime::{
+    Action, Context, Controller, Group, Manager, Predicate, Result, RunnableContext, Task, Watch, events::Recorder,
+};
 
 use super::{
     addresses::Host,
     heartbeat::{Heartbeat, Schedule},
+    stages::Player,
 };
 use crate::{Identity, error::ReconcileError, identity::Identities};
 
 /// The label that identifies the simulator's nodes.
 const SIMULATED: &str = "windlass.dev/simulated";
+/// The annotation that lets a node fail if its value is `true`.
+const FAIL: &str = "windlass.dev/fail";
 /// The taint that an API server adds to new nodes, and that a node lifecycle controller removes from ready ones.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
+/// The labels with the zone and the region of a node.
+const ZONE: &str = "topology.kubernetes.io/zone";
+const REGION: &str = "topology.kubernetes.io/region";
 /// The namespace of the leases.
 const LEASES: &str = "kube-node-lease";
 /// The duration of a lease, in seconds.
@@ -50,16 +60,29 @@ const READY: &str = "Ready";
 /// The capacity of every node.
 const CAPACITY: [(&str, &str); 4] = [("cpu", "32"), ("memory", "256Gi"), ("ephemeral-storage", "1Ti"), ("pods", "110")];
 
-/// Adds `nodes` nodes to a manager.
-pub(crate) fn add_to(manager: &mut Manager, nodes: u16, identities: &Identities) {
-    let acting = identities.clone();
+/// The nodes of the simulator.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    pub(crate) nodes: u16,
+    /// The number of zones over which the nodes are spread; 0 for none.
+    pub(crate) zones: u16,
+    /// The stages of nodes.
+    pub(crate) stages: Player,
+    pub(crate) started: Timestamp,
+}
+
+/// Adds nodes to a manager.
+pub(crate) fn add_to(manager: &mut Manager, fleet: Fleet, identities: &Identities) {
+    let fleet = Arc::new(fleet);
+    let (acting, alive) = (identities.clone(), Arc::clone(&fleet));
+    let recorder = manager.cluster().recorder("kubelet");
     manager.add(
         Controller::watching(Watch::<Node>::all().filter(Simulated))
             .named("nodes")
-            .reconcile_keys(move |key, cx| reconcile(key, cx, nodes, acting.clone())),
+            .reconcile_keys(move |key, cx| reconcile(key, cx, Arc::clone(&fleet), acting.clone(), recorder.clone())),
     );
     let acting = identities.clone();
-    let heartbeat = Task::new("node-heartbeat", move |running| run(running, nodes, acting));
+    let heartbeat = Task::new("node-heartbeat", move |running| run(running, alive, acting));
     manager.add(heartbeat.in_group(Group::Controllers));
 }
 
@@ -70,6 +93,11 @@ pub(crate) fn is_simulated(node: &Meta) -> bool {
 
 fn is_labeled(node: &Node) -> bool {
     node.labels().get(SIMULATED).is_some_and(|value| value == "true")
+}
+
+/// Reports whether a node of the simulator is to behave as if its machine had failed.
+pub(crate) fn has_failed(node: &Cached<Node>) -> bool {
+    node.at::<String>(&["metadata", "annotations", FAIL]).is_ok_and(|value| value.as_deref() == Some("true"))
 }
 
 /// Selects nodes of the simulator.
@@ -94,18 +122,37 @@ impl Predicate<Node> for Simulated {
 async fn reconcile(
     key: ObjectRef<Node>,
     cx: Context,
-    nodes: u16,
+    fleet: Arc<Fleet>,
     identities: Identities,
+    recorder: Recorder,
 ) -> Result<Action, ReconcileError> {
-    let Some(host) = Host::named(key.name(), nodes) else { return Ok(Action::await_change()) };
+    let Some(host) = Host::named(key.name(), fleet.nodes) else { return Ok(Action::await_change()) };
     let client = identities.acting(cx.client(), Identity::Node(key.name()));
+    let mut next = Action::await_change();
     let outcome = match cx.store::<Node>().get(&key) {
-        None => create(client.live(), host, cx.clock(), cx.entropy()).await.map(drop),
+        None => {
+            fleet.stages.forget(key.key());
+            create(client.live(), &fleet, host, cx.clock(), cx.entropy()).await.map(drop)
+        }
+        // A failed node does nothing.
+        Some(cached) if has_failed(&cached) => return Ok(next),
         Some(cached) => {
             let found = cached.get()?;
-            if !has_condition(&found, READY) {
+            let stage = fleet.follow_stages(&key, &found, host, &cx, &identities, &recorder).await?;
+            let is_following = stage.is_some();
+            next = stage.unwrap_or(next);
+            if !is_following && !has_reported(&found) {
                 let mut node = (*found).clone();
-                node.status = Some(status(host, cx.clock().now(), cx.entropy()));
+                let new = status(host, cx.clock().now(), cx.entropy());
+                match &mut node.status {
+                    // A node that has recovered keeps its identity.
+                    Some(known) if known.node_info.is_some() => {
+                        let others = known.conditions.take().into_iter().flatten();
+                        let others = others.filter(|known| !CONDITIONS.iter().any(|(type_, ..)| *type_ == known.type_));
+                        known.conditions = Some(new.conditions.into_iter().flatten().chain(others).collect());
+                    }
+                    status => *status = Some(new),
+                }
                 client.update_status(&node).await.map(drop)
             } else if let Some(node) = without_not_ready(&found) {
                 // A node may not change its own taints.
@@ -118,30 +165,30 @@ async fn reconcile(
     };
     match outcome {
         // The event of the newer state triggers another reconcile.
-        Err(error) if error.is_conflict() || error.is_not_found() => Ok(Action::await_change()),
-        other => Ok(other.map(|()| Action::await_change())?),
+        Err(error) if error.is_conflict() || error.is_not_found() => Ok(next),
+        other => Ok(other.map(|()| next)?),
     }
 }
 
 /// Creates the nodes, then sends their heartbeats until shutdown.
-async fn run(running: RunnableContext, nodes: u16, identities: Identities) -> Result<()> {
+async fn run(running: RunnableContext, fleet: Arc<Fleet>, identities: Identities) -> Result<()> {
     tokio::select! {
         biased;
         () = running.stop().requested() => {}
-        () = live(&running, nodes, &identities) => {}
+        () = live(&running, &fleet, &identities) => {}
     }
     Ok(())
 }
 
-async fn live(running: &RunnableContext, nodes: u16, identities: &Identities) {
+async fn live(running: &RunnableContext, fleet: &Fleet, identities: &Identities) {
     let cluster = running.cluster();
     let client = cluster.client().clone().with_component("nodes");
     let store = cluster.informer::<Node>(&Watch::all()).store();
     let client_of = |host: Host| identities.acting_live(&client, Identity::Node(&host.name()));
-    let mut created = Vec::with_capacity(nodes.into());
-    for host in Host::first(nodes) {
+    let mut created = Vec::with_capacity(fleet.nodes.into());
+    for host in Host::first(fleet.nodes) {
         let is_new = loop {
-            match create(&client_of(host), host, cluster.clock(), cluster.entropy()).await {
+            match create(&client_of(host), fleet, host, cluster.clock(), cluster.entropy()).await {
                 Ok(is_new) => break is_new,
                 Err(error) => {
                     tracing::warn!(node = host.name(), error = error.chain(), "cannot create a node; trying again");
@@ -152,7 +199,12 @@ async fn live(running: &RunnableContext, nodes: u16, identities: &Identities) {
         created.push((host, is_new));
     }
     let schedule = Schedule::new(&created, cluster.entropy().clone());
-    schedule.run(|heartbeat| send(client_of(heartbeat.host), &store, heartbeat, cluster.clock())).await;
+    let send = |mut heartbeat: Heartbeat| {
+        // Stages report the status of the nodes that follow them.
+        heartbeat.reports &= !fleet.stages.is_following(&ObjectKey::new(heartbeat.host.name()));
+        send(client_of(heartbeat.host), &store, heartbeat, cluster.clock())
+    };
+    schedule.run(send).await;
 }
 
 /// Renews the lease of a node, and reports its status if that is due.
@@ -170,8 +222,8 @@ async fn send(client: Client, nodes: &Lister<Node>, heartbeat: Heartbeat, clock:
 
 /// Creates a node that is ready from the start, unless one of that name exists. Returns `true` if it has created the
 /// node.
-async fn create(client: &Client, host: Host, clock: &Clock, entropy: &Entropy) -> Result<bool, Error> {
-    match client.create(&node(host, clock.now(), entropy)).await {
+async fn create(client: &Client, fleet: &Fleet, host: Host, clock: &Clock, entropy: &Entropy) -> Result<bool, Error> {
+    match client.create(&fleet.new_node(host, clock.now(), entropy)).await {
         Ok(_) => Ok(true),
         Err(error) if error.is_already_exists() => {
             let found = client.get_opt::<Node>(host.name()).await?;
@@ -192,6 +244,7 @@ async fn report(client: &Client, nodes: &Lister<Node>, host: Host, now: Timestam
     let key = ObjectRef::<Node>::new(host.name());
     let is_ready = |node: &Cached<Node>| {
         is_simulated(node.meta())
+            && !has_failed(node)
             && node.get().is_ok_and(|node| CONDITIONS.iter().all(|(type_, ..)| has_condition(&node, type_)))
     };
     if !nodes.get(&key).is_some_and(|node| is_ready(&node)) {
@@ -205,7 +258,7 @@ async fn report(client: &Client, nodes: &Lister<Node>, host: Host, now: Timestam
 async fn renew(client: &Client, nodes: &Lister<Node>, host: Host, now: Timestamp) -> Result<(), Error> {
     let name = host.name();
     let uid = match nodes.get(&ObjectRef::new(name.as_str())) {
-        Some(node) => is_simulated(node.meta()).then(|| node.meta().uid().to_string()),
+        Some(node) => (is_simulated(node.meta()) && !has_failed(&node)).then(|| node.meta().uid().to_string()),
         // The cache does not show the node yet.
         None => client.get_opt::<Node>(name.as_str()).await?.filter(is_labeled).and_then(|node| node.metadata.uid),
     };
@@ -299,6 +352,12 @@ fn status(host: Host, now: Timestamp, entropy: &Entropy) -> NodeStatus {
     }
 }
 
+/// Reports whether a node has reported its condition since it was last found to be silent.
+fn has_reported(node: &Node) -> bool {
+    let mut conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.any(|condition| condition.type_ == READY && condition.status != "Unknown")
+}
+
 fn has_condition(node: &Node, type_: &str) -> bool {
     let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|condition| condition.type_ == type_)
@@ -356,7 +415,8 @@ mod tests {
     async fn lease_and_status_of_a_node_are_renewed() -> Result<(), Box<dyn std::error::Error>> {
         let env = windlass_envtest::Environment::start().await;
         let mut manager = env.manager();
-        add_to(&mut manager, 2, &Identities::new(|_| None));
+        let fleet = Fleet { nodes: 2, zones: 0, stages: Player::default(), started: Timestamp::UNIX_EPOCH };
+        add_to(&mut manager, fleet, &Identities::new(|_| None));
         env.run(manager);
         let client = env.client();
         let created = renewal_after(&client, Timestamp::MIN).await;

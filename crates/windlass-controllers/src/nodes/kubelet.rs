@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -13,12 +14,17 @@ use windlass_runtime::{Action, CachedClient, Context, Controller, Manager, Predi
 
 use super::{
     addresses::Host,
-    fleet::is_simulated,
+    fleet::{has_failed, is_simulated},
     lifecycle::{Place, Step, deadline, is_new, next_step, rejected},
     notes,
     pace::Pace,
     pod_metrics::PodMetrics,
     pod_state::PodStates,
+    stages::{
+        Player, Scene,
+        player::{Subject, Turn},
+        steps::{Writers, play},
+    },
 };
 use crate::{Identity, error::ReconcileError, identity::Identities, pods};
 
@@ -40,6 +46,9 @@ struct Kubelets {
     recorder: Recorder,
     pod_metrics: PodMetrics,
     identities: Identities,
+    /// The stages of pods, which replace the lifecycle of the pods that they select.
+    stages: Player,
+    started: Timestamp,
     state: Mutex<State>,
 }
 
@@ -51,15 +60,24 @@ struct State {
 }
 
 /// Adds the controller to a manager.
-pub(crate) fn add_to(manager: &mut Manager, nodes: u16, pace: Pace, pod_metrics: PodMetrics, identities: Identities) {
+pub(crate) fn add_to(
+    manager: &mut Manager,
+    nodes: u16,
+    pace: Pace,
+    stages: Player,
+    pod_metrics: PodMetrics,
+    identities: Identities,
+) {
     let recorder = manager.cluster().recorder("kubelet");
-    let kubelets = Arc::new(Kubelets { nodes, pace, recorder, pod_metrics, identities, state: Mutex::default() });
+    let started = manager.cluster().clock().now();
+    let state = Mutex::default();
+    let kubelets = Arc::new(Kubelets { nodes, pace, recorder, pod_metrics, identities, stages, started, state });
     let pods = manager.cluster().informer::<Pod>(&Watch::all()).store();
     manager.add(
         Controller::watching(by_node().filter(OnSimulatedNode { nodes }))
             .named("kubelet")
-            // A recreated node queues its pods.
-            .watches_with(Watch::<Node>::all().filter(NodeAdded), move |node| pods_on(&pods, node))
+            // A node that is recreated or recovers queues its pods.
+            .watches_with(Watch::<Node>::all().filter(NodeStarted), move |node| pods_on(&pods, node))
             .concurrency(WORKERS)
             .reconcile_keys(move |key, cx| reconcile(key, cx, Arc::clone(&kubelets))),
     );
@@ -93,13 +111,13 @@ impl Predicate<Pod> for OnSimulatedNode {
     }
 }
 
-/// Selects nodes when they appear.
+/// Selects nodes when they appear, and when they recover from a failure.
 #[derive(Debug)]
-struct NodeAdded;
+struct NodeStarted;
 
-impl Predicate<Node> for NodeAdded {
-    fn updated(&self, _: &Cached<Node>, _: &Cached<Node>) -> bool {
-        false
+impl Predicate<Node> for NodeStarted {
+    fn updated(&self, old: &Cached<Node>, new: &Cached<Node>) -> bool {
+        has_failed(old) && !has_failed(new)
     }
 
     fn deleted(&self, _: &Cached<Node>) -> bool {
@@ -126,16 +144,20 @@ async fn reconcile(key: ObjectRef<Pod>, cx: Context, kubelets: Arc<Kubelets>) ->
     let Some((pod, host)) = pod.and_then(|pod| Some((Arc::clone(&pod), kubelets.host_of(&pod)?))) else {
         kubelets.state.lock().pod_states.forget(key.key());
         kubelets.pod_metrics.forget(key.key());
+        kubelets.stages.forget(key.key());
         return Ok(Action::await_change());
     };
     kubelets.pod_metrics.record(key.key(), &pod);
     // A node of that name without the simulator's label is not ours. A missing node is created again, which queues its
-    // pods.
+    // pods. So does one that has recovered.
     let node = cx.store::<Node>().get(&ObjectRef::new(host.name()));
-    if !node.is_some_and(|node| is_simulated(node.meta())) {
+    if !node.is_some_and(|node| is_simulated(node.meta()) && !has_failed(&node)) {
         return Ok(Action::await_change());
     }
 
+    if let Some(action) = follow_stages(&key, &pod, host, &cx, &kubelets).await? {
+        return Ok(action);
+    }
     let uid = pod.uid().unwrap_or_default();
     let (step, place) = {
         let mut state = kubelets.state.lock();
@@ -190,6 +212,49 @@ async fn reconcile(key: ObjectRef<Pod>, cx: Context, kubelets: Arc<Kubelets>) ->
     settle(outcome)
 }
 
+/// Moves a pod through its stages. Returns `None` if no stage has selected it, so that it has the default lifecycle.
+async fn follow_stages(
+    key: &ObjectRef<Pod>,
+    pod: &Arc<Pod>,
+    host: Host,
+    cx: &Context,
+    kubelets: &Kubelets,
+) -> Result<Option<Action>, ReconcileError> {
+    let (uid, version) = (pod.uid().unwrap_or_default(), pod.resource_version().unwrap_or_default());
+    let subject = Subject { key: key.key(), uid, version };
+    let value = || serde_json::to_value(&**pod).unwrap_or_default();
+    let stage = match kubelets.stages.turn(subject, value, cx.clock().now(), cx.entropy()) {
+        Turn::Default => return Ok(None),
+        Turn::Wait(wait) => return Ok(Some(Action::requeue_after(wait))),
+        Turn::Rest => {
+            if pods::is_finished(pod) {
+                kubelets.state.lock().pod_states.leave(host, uid);
+            }
+            return Ok(Some(Action::await_change()));
+        }
+        Turn::Play(stage) => stage,
+    };
+    let pod_ip = {
+        let mut state = kubelets.state.lock();
+        state.seed(&cx.store::<Pod>(), kubelets);
+        state.pod_states.settle(key.key(), uid, host);
+        if needs_address(pod) { state.pod_states.addresses().assign(host, uid) } else { None }
+    };
+    let scene = Scene { now: cx.clock().now(), started: kubelets.started, host, nodes: kubelets.nodes, pod_ip };
+    let writers = Writers {
+        node: kubelets.client_of(host, cx),
+        administrator: kubelets.identities.acting(cx.client(), Identity::Administrator),
+        recorder: kubelets.recorder_of(host),
+    };
+    match play(&stage, &**pod, &value(), scene, &writers).await {
+        // Outdated stages are not played again; the newer version enters its own.
+        Err(ReconcileError::Client(error)) if error.is_not_found() || error.is_conflict() => {}
+        outcome => outcome?,
+    }
+    kubelets.stages.finish(subject);
+    Ok(Some(Action::await_change()))
+}
+
 /// The event of a changed or deleted pod triggers another reconcile.
 fn settle(outcome: Result<(), Error>) -> Result<Action, ReconcileError> {
     match outcome {
@@ -233,9 +298,9 @@ impl State {
         for cached in store.list() {
             let Ok(pod) = cached.get() else { continue };
             let ip = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref());
-            let Some(host) = kubelets.host_of(&pod).filter(|_| !pods::is_finished(&pod) && !is_new(&pod)) else {
-                continue;
-            };
+            // A stage can give a pod an address before it starts.
+            let is_placed = !pods::is_finished(&pod) && (!is_new(&pod) || ip.is_some());
+            let Some(host) = kubelets.host_of(&pod).filter(|_| is_placed) else { continue };
             let uid = pod.uid().unwrap_or_default();
             self.pod_states.settle(cached.key(), uid, host);
             self.pod_states.take_ports(host, uid, &pod);
