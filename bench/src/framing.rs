@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn event_in_protobuf_is_found_by_its_length() {
-        let body = [&[0, 0, 0, 2][..], b"ab", &[0, 0, 0, 3], b"cd"].concat();
-        assert_eq!(events(Encoding::Protobuf, &body), [0..6]);
+        let body = [&[0, 0, 0, 2][..], b"ab", &[0, 0, 0, 1], b"c", &[0, 0, 0, 3], b"de"].concat();
+        assert_eq!(events(Encoding::Protobuf, &body), [0..6, 6..11]);
     }
 }

@@ -103,7 +103,7 @@ enum Command {
     /// Show the control loop: a control plane in this process runs 8 replicas, a pod dies, and the loop restores it
     Demo(demo::Options),
     /// Run a control plane until SIGINT or SIGTERM: API server, controllers, simulated nodes
-    Up(up::Options),
+    Up(Box<up::Options>),
     /// Create an operator project in this folder
     Init(init::Options),
     /// Add to the operator project in this folder
@@ -169,7 +169,7 @@ async fn execute() -> ExitCode {
     }
     exit(match arguments.command {
         Command::Demo(options) => demo::run(options).await,
-        Command::Up(options) => up::run(options, flags_of("up", env::args_os())).await,
+        Command::Up(options) => up::run(*options, flags_of("up", env::args_os())).await,
         Command::Init(options) => init::run(&options),
         Command::Create(command) => create::run(&command),
         Command::Edit(options) => edit::run(&options),
