@@ -108,7 +108,8 @@ async fn read_page(client: &Client, path: &str, token: &str) -> Result<(Vec<Stri
     if !status.is_success() && status != http::StatusCode::GONE {
         return Err(format!("GET {path}: {status}").into());
     }
-    let page: Page = serde_json::from_slice(&response.into_body().collect().await?.to_bytes())?;
+    // An empty list of metadata has null instead of items.
+    let page: Page = windlass_api::from_json(&response.into_body().collect().await?.to_bytes())?;
     let alive = page.items.into_iter().filter(|item| item.metadata.deletion_timestamp.is_none());
     Ok((alive.map(|item| item.metadata.name).collect(), page.metadata.next))
 }

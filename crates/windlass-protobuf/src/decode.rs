@@ -2,9 +2,9 @@
 
 use crate::{
     Error, json,
-    occurrences::{Entries, Occurrences, low, problem},
+    occurrences::{Entries, Occurrences, problem},
     table::{Field, Form, Item, Message},
-    wire::Span,
+    wire::{Span, low},
 };
 
 mod map;

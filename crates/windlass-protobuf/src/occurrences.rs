@@ -8,7 +8,7 @@ use std::{borrow::Cow, ops::Range};
 use crate::{
     Error,
     table::{Field, Form, Item, Message},
-    wire::{self, Malformed, Reader, Span},
+    wire::{self, Malformed, Reader, Span, low},
 };
 
 /// The deepest nesting of messages. Only types that contain themselves, such as schemas, nest deeper than a dozen.
@@ -209,12 +209,6 @@ fn value(reader: &mut Reader<'_>, wire: u8) -> std::result::Result<Span, Malform
         _ => return reader.bytes(),
     }
     Ok(Span { start, end: reader.position() })
-}
-
-/// Returns the low bits, as Go's generated code does for 32-bit numbers.
-#[allow(clippy::cast_possible_truncation)]
-pub(crate) const fn low(number: u64) -> i32 {
-    number as i32
 }
 
 pub(crate) fn malformed(message: &'static Message, field: Option<&'static Field>, error: Malformed) -> Error {

@@ -16,11 +16,11 @@ use crate::{
     Error, NEWEST_MINOR, decode, deserialize,
     envelope::Envelope,
     json,
-    occurrences::{MAX_DEPTH, low, problem},
+    occurrences::{MAX_DEPTH, problem},
     quantity,
     table::{Field, Form, Item, Message, Special},
     time::{Precision, Time},
-    wire::{Span, narrow, text},
+    wire::{Span, low, narrow, text},
 };
 
 mod elements;

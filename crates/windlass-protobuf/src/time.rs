@@ -1,9 +1,6 @@
 //! `metav1.Time` and `MicroTime`: RFC 3339 in JSON, seconds and nanoseconds since 1970 in protobuf.
 
-use crate::{
-    occurrences::low,
-    wire::{self, Reader, Span},
-};
+use crate::wire::{self, Reader, Span, low};
 
 /// The seconds of Go's zero time, the start of year 1.
 const ZERO: i64 = -62_135_596_800;

@@ -183,6 +183,12 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Returns the low bits, as Go's generated code does for 32-bit numbers.
+#[allow(clippy::cast_possible_truncation)]
+pub(crate) const fn low(number: u64) -> i32 {
+    number as i32
+}
+
 /// Returns the number of bytes of a varint.
 #[inline]
 pub(crate) const fn varint_length(value: u64) -> usize {

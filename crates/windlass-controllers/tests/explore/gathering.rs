@@ -251,7 +251,11 @@ fn volumes_in_use() {
 
 #[test]
 fn node_lifecycle() {
-    let scenario = of(BuiltIn::NodeLifecycle)
+    // The node sends no heartbeats, and its conditions are not what is explored.
+    let hour = Duration::from_hours(1);
+    let controllers = move || Controllers::of([BuiltIn::NodeLifecycle]).node_monitor_grace_period(hour);
+    let scenario = Scenario::new("nodelifecycle")
+        .controller(move |manager| controllers().add_to(manager))
         .step("a node", |client| async move {
             client.create(&Node::named("node")).await?;
             Ok(())

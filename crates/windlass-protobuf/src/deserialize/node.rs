@@ -3,10 +3,10 @@
 use super::State;
 use crate::{
     Error,
-    occurrences::{Entries, low, problem},
+    occurrences::{Entries, problem},
     table::{Field, Form, Item, Message, Special},
     time::{self, Precision, Time},
-    wire::{Span, narrow},
+    wire::{Span, low, narrow},
 };
 
 /// The indexes of fields in the messages of special types.

@@ -17,11 +17,11 @@ use super::{
 };
 use crate::{
     Error, json,
-    occurrences::{Entries, Entry, Pair, low, problem},
+    occurrences::{Entries, Entry, Pair, problem},
     quantity,
     table::{Field, Form, Item, Message},
     time::{Precision, Time},
-    wire::{Span, text},
+    wire::{Span, low, text},
 };
 
 /// The zero time of Go, for types that do not take null.

@@ -2,9 +2,9 @@
 
 use super::Result;
 use crate::{
-    occurrences::{low, malformed},
+    occurrences::malformed,
     table::{Field, Form, Item, Message},
-    wire::{self, Malformed, Reader, Span, narrow},
+    wire::{self, Malformed, Reader, Span, low, narrow},
 };
 
 /// The occurrences of a field in a message.
