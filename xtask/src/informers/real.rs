@@ -48,16 +48,16 @@ const COLUMNS: &[Column] = &[
 /// The amount of work.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub(super) struct Load {
-    /// Of the part `real`: the number of informers at a time
+    /// Number of informers at a time, in the part `real`
     #[arg(long, default_value_t = 2)]
     informers: usize,
-    /// Of the part `real`: only the informers with protobuf
+    /// Measure only informers with protobuf, in the part `real`
     #[arg(long)]
     only_protobuf: bool,
-    /// Of the part `real`: updates per second
+    /// Updates per second, in the part `real`
     #[arg(long, default_value_t = 1_000)]
     rate: u64,
-    /// Of the part `real`: the duration of the updates of each run
+    /// Duration of the updates of each run, in the part `real`
     #[arg(long, default_value_t = 20)]
     seconds: u64,
 }
