@@ -28,6 +28,7 @@ mod ownership;
 mod pod_control;
 mod pod_labels;
 mod pods;
+mod pods_by_node;
 mod revisions;
 mod selector;
 mod versions;

@@ -18,7 +18,6 @@ use k8s_openapi::{
 use parking_lot::Mutex;
 use serde_json::json;
 use windlass_api::{ObjectExt, ObjectRef, Patch};
-use windlass_cache::Cached;
 use windlass_runtime::{
     Action, Context, Controller, Group, Manager, Task,
     events::{Note, Recorder},
@@ -27,7 +26,7 @@ use windlass_runtime::{
 use crate::{
     error::{ReconcileError, await_newer_state},
     nodes::fit::is_ready,
-    pods,
+    pods, pods_by_node,
 };
 
 /// The annotation with the time, in seconds, for which a kubelet may cache the Secrets and ConfigMaps of its pods.
@@ -68,10 +67,12 @@ struct Register {
 pub(crate) fn add_to(manager: &mut Manager, grace: Duration) {
     let recorder = manager.cluster().recorder("node-controller");
     let register = Arc::new(Register { known: Mutex::default(), ready: Mutex::default(), recorder });
-    manager.add(Controller::<Node>::new().named("nodelifecycle").reads::<Pod>().reconcile(move |node, cx| {
-        let register = Arc::clone(&register);
-        async move { await_newer_state(reconcile(node, cx, &register).await) }
-    }));
+    manager.add(Controller::<Node>::new().named("nodelifecycle").reads_with(pods_by_node::watch()).reconcile(
+        move |node, cx| {
+            let register = Arc::clone(&register);
+            async move { await_newer_state(reconcile(node, cx, &register).await) }
+        },
+    ));
     manager.add(Task::new("node-monitor", move |running| health::run(running, grace)).in_group(Group::Controllers));
     eviction::add_to(manager);
 }
@@ -110,10 +111,7 @@ async fn reconcile(node: Arc<Node>, cx: Context, register: &Register) -> Result<
 
 /// Sets the condition `Ready` of a node's pods to `False`, so that services do not use them.
 async fn mark_pods_unready(node: &Node, cx: &Context, register: &Register) -> Result<(), ReconcileError> {
-    let is_on = |pod: &Cached<Pod>| {
-        pod.at::<String>(&["spec", "nodeName"]).is_ok_and(|found| found.as_deref() == Some(node.name()))
-    };
-    for pod in cx.store::<Pod>().list().iter().filter(|pod| is_on(pod)) {
+    for pod in pods_by_node::on(&cx.store::<Pod>(), node.name()) {
         let pod = pod.get()?;
         if !pods::is_ready(&pod) {
             continue;

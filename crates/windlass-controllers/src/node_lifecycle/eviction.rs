@@ -20,7 +20,7 @@ use windlass_runtime::{
 use crate::{
     error::{ReconcileError, await_newer_state},
     nodes::fit::tolerates,
-    pods,
+    pods, pods_by_node,
 };
 
 const NO_EXECUTE: &str = "NoExecute";
@@ -41,7 +41,7 @@ pub(super) fn add_to(manager: &mut Manager) {
     let pods = manager.cluster().informer::<Pod>(&Watch::all()).store();
     let (selected, mapped) = (OnTaintedNode(Arc::clone(&evictions)), Arc::clone(&evictions));
     manager.add(
-        Controller::watching(Watch::<Pod>::all().filter(selected))
+        Controller::watching(pods_by_node::watch().filter(selected))
             .named("tainteviction")
             .watches_with(Watch::<Node>::all(), move |node| mapped.affected(node, &pods))
             .reconcile_keys(move |key, cx| {
@@ -93,7 +93,7 @@ impl Evictions {
         if !is_tainted && !was_tainted {
             return Vec::new();
         }
-        pods.list().iter().filter(|pod| node_of(pod).as_deref() == Some(name)).map(Cached::object_ref).collect()
+        pods_by_node::on(pods, name).iter().map(Cached::object_ref).collect()
     }
 
     /// Returns the time of a pod's eviction. A known one is only moved to an earlier time.

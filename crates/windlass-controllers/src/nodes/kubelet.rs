@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use windlass_api::{ObjectExt, ObjectRef};
-use windlass_cache::{Cached, Index, Lister};
+use windlass_cache::{Cached, Lister};
 use windlass_client::Error;
 use windlass_runtime::{Action, CachedClient, Context, Controller, Manager, Predicate, Watch, events::Recorder};
 
@@ -26,7 +26,7 @@ use super::{
         steps::{Writers, play},
     },
 };
-use crate::{Identity, error::ReconcileError, identity::Identities, pods};
+use crate::{Identity, error::ReconcileError, identity::Identities, pods, pods_by_node};
 
 /// The number of pods reconciled at the same time, on all nodes.
 const WORKERS: usize = 32;
@@ -34,9 +34,6 @@ const WORKERS: usize = 32;
 const ADDRESS_RETRY: Duration = Duration::from_secs(5);
 /// The minimum wait: the wall clock may lag a little behind the timer of a deadline.
 const SHORTEST_WAIT: Duration = Duration::from_millis(10);
-
-/// The name of the index of pods by node.
-const BY_NODE: &str = "node";
 
 /// The kubelets of all simulated nodes.
 #[derive(Debug)]
@@ -74,7 +71,7 @@ pub(crate) fn add_to(
     let kubelets = Arc::new(Kubelets { nodes, pace, recorder, pod_metrics, identities, stages, started, state });
     let pods = manager.cluster().informer::<Pod>(&Watch::all()).store();
     manager.add(
-        Controller::watching(by_node().filter(OnSimulatedNode { nodes }))
+        Controller::watching(pods_by_node::watch().filter(OnSimulatedNode { nodes }))
             .named("kubelet")
             // A node that is recreated or recovers queues its pods.
             .watches_with(Watch::<Node>::all().filter(NodeStarted), move |node| pods_on(&pods, node))
@@ -125,17 +122,11 @@ impl Predicate<Node> for NodeStarted {
     }
 }
 
-/// Returns a watch of the pods, with the index of [`pods_on`].
-fn by_node() -> Watch<Pod> {
-    Watch::all().index(Index::on_path(BY_NODE, ["spec", "nodeName"]))
-}
-
 fn pods_on(pods: &Lister<Pod>, node: &Cached<Node>) -> Vec<ObjectRef<Pod>> {
     if !is_simulated(node.meta()) {
         return Vec::new();
     }
-    // The store belongs to a watch with this index.
-    pods.by_index(BY_NODE, node.meta().name()).unwrap_or_default().iter().map(Cached::object_ref).collect()
+    pods_by_node::on(pods, node.meta().name()).iter().map(Cached::object_ref).collect()
 }
 
 async fn reconcile(key: ObjectRef<Pod>, cx: Context, kubelets: Arc<Kubelets>) -> Result<Action, ReconcileError> {
