@@ -8,7 +8,11 @@
 mod eviction;
 mod health;
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -17,7 +21,8 @@ use k8s_openapi::{
 };
 use parking_lot::Mutex;
 use serde_json::json;
-use windlass_api::{ObjectExt, ObjectRef, Patch};
+use windlass_api::{ObjectExt, ObjectKey, ObjectRef, Patch};
+use windlass_cache::Lister;
 use windlass_runtime::{
     Action, Context, Controller, Group, Manager, Task,
     events::{Note, Recorder},
@@ -51,6 +56,8 @@ const TAINTS: [(&str, &str, &str); 6] = [
 /// The taint of a cordoned node.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 const NO_SCHEDULE: &str = "NoSchedule";
+/// The interval between two looks at a node while no node is ready.
+const DISRUPTION_PERIOD: Duration = Duration::from_secs(5);
 /// The effect of the taints of the first two conditions that also evict pods.
 const NO_EXECUTE: &str = "NoExecute";
 
@@ -58,9 +65,16 @@ const NO_EXECUTE: &str = "NoExecute";
 struct Register {
     /// The UIDs of the nodes whose registration was recorded.
     known: Mutex<HashSet<String>>,
-    /// The UIDs of the nodes that were ready when they were last seen.
-    ready: Mutex<HashSet<String>>,
+    ready: Mutex<ReadyNodes>,
     recorder: Recorder,
+}
+
+/// The nodes that were ready when they were last seen, by UID.
+#[derive(Debug, Default)]
+struct ReadyNodes {
+    nodes: HashMap<String, ObjectKey>,
+    /// `true` once the nodes that existed at startup were looked at.
+    is_complete: bool,
 }
 
 /// Adds the controllers to a manager. `grace` is the time without heartbeats after which a node is unreachable.
@@ -98,7 +112,8 @@ async fn reconcile(node: Arc<Node>, cx: Context, register: &Register) -> Result<
         }
     }
     let mut patch = json!({ "metadata": metadata });
-    if let Some(taints) = taints(&node, cx.clock().now()) {
+    let evicts = is_ready(&node) || register.has_ready_node(&cx.store::<Node>());
+    if let Some(taints) = taints(&node, evicts, cx.clock().now()) {
         // A merge patch replaces the whole list, so it carries the resource version of the cached node.
         patch["metadata"]["resourceVersion"] = json!(node.resource_version());
         patch["spec"] = json!({ "taints": taints });
@@ -106,7 +121,7 @@ async fn reconcile(node: Arc<Node>, cx: Context, register: &Register) -> Result<
     if patch != json!({"metadata": {}}) {
         cx.client().patch::<Node>(ObjectRef::new(node.name()), Patch::Merge(patch)).await?;
     }
-    Ok(Action::await_change())
+    Ok(if evicts { Action::await_change() } else { Action::requeue_after(DISRUPTION_PERIOD) })
 }
 
 /// Sets the condition `Ready` of a node's pods to `False`, so that services do not use them.
@@ -128,15 +143,15 @@ async fn mark_pods_unready(node: &Node, cx: &Context, register: &Register) -> Re
 }
 
 /// Returns the taints that a node should have, or `None` if they are unchanged. Taints that do not correspond to
-/// conditions are kept.
-fn taints(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
+/// conditions are kept. Without `evicts`, no taint evicts pods.
+fn taints(node: &Node, evicts: bool, now: Timestamp) -> Option<Vec<Taint>> {
     let spec = node.spec.as_ref();
     let before = spec.and_then(|spec| spec.taints.clone()).unwrap_or_default();
     let conditions = || node.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let holds = |type_: &str, status: &str| conditions().any(|found| found.type_ == type_ && found.status == status);
     let of_conditions = TAINTS.into_iter().filter(|(type_, status, _)| holds(type_, status));
     let of_conditions = of_conditions.flat_map(|(type_, _, key)| {
-        let evicting = (type_ == "Ready").then_some((key, NO_EXECUTE));
+        let evicting = (evicts && type_ == "Ready").then_some((key, NO_EXECUTE));
         [Some((key, NO_SCHEDULE)), evicting].into_iter().flatten()
     });
     let closed = spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
@@ -162,10 +177,10 @@ impl Register {
     fn has_failed(&self, node: &Node) -> bool {
         let uid = node.uid().unwrap_or_default();
         if is_ready(node) {
-            self.ready.lock().insert(uid.to_owned());
+            self.ready.lock().nodes.insert(uid.to_owned(), ObjectKey::new(node.name()));
             return false;
         }
-        let has_failed = self.ready.lock().contains(uid);
+        let has_failed = self.ready.lock().nodes.contains_key(uid);
         if has_failed {
             let name = node.name();
             let message = format!("Node {name} status is now: NodeNotReady");
@@ -176,7 +191,26 @@ impl Register {
 
     /// Records that the pods of an unready node are marked.
     fn forget_ready(&self, node: &Node) {
-        self.ready.lock().remove(node.uid().unwrap_or_default());
+        self.ready.lock().nodes.remove(node.uid().unwrap_or_default());
+    }
+
+    /// Reports whether a node of the cluster is ready. If none is, the nodes are probably not the cause, so pods are not
+    /// evicted, as in kube-controller-manager.
+    fn has_ready_node(&self, nodes: &Lister<Node>) -> bool {
+        let mut ready = self.ready.lock();
+        if !std::mem::replace(&mut ready.is_complete, true) {
+            let found = nodes.list().into_iter().filter(|node| node.get().is_ok_and(|node| is_ready(&node)));
+            let found: Vec<_> = found.map(|node| (node.meta().uid().to_string(), node.key().clone())).collect();
+            ready.nodes.extend(found);
+        }
+        // Deleted nodes are dropped here.
+        while let Some((uid, key)) = ready.nodes.iter().next().map(|(uid, key)| (uid.clone(), key.clone())) {
+            if nodes.get(&ObjectRef::new(&*key.name)).is_some_and(|node| node.meta().uid().to_string() == uid) {
+                return true;
+            }
+            ready.nodes.remove(&uid);
+        }
+        false
     }
 
     /// Returns a reference without a resource version: `kubectl describe node` searches events by name and UID.
@@ -235,15 +269,15 @@ mod tests {
             "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "PIDPressure", "status": "True"}]},
         }))
         .unwrap();
-        let tainted = taints(&node, now);
+        let tainted = taints(&node, true, now);
         node.spec.as_mut().unwrap().taints.clone_from(&tainted);
         let [pids, closed] =
             ["node.kubernetes.io/pid-pressure:NoSchedule", "node.kubernetes.io/unschedulable:NoSchedule"];
         assert_eq!(keys(tainted), ["mine:NoExecute", pids, closed]);
-        assert_eq!(taints(&node, now), None);
+        assert_eq!(taints(&node, true, now), None);
         node.spec.as_mut().unwrap().unschedulable = None;
         node.status = None;
-        assert_eq!(keys(taints(&node, now)), ["mine:NoExecute"]);
+        assert_eq!(keys(taints(&node, true, now)), ["mine:NoExecute"]);
     }
 
     #[test]
@@ -252,13 +286,15 @@ mod tests {
             "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]},
         }))
         .unwrap();
-        let tainted = taints(&node, Timestamp::UNIX_EPOCH).unwrap();
+        let tainted = taints(&node, true, Timestamp::UNIX_EPOCH).unwrap();
         let keys: Vec<_> = tainted.iter().map(|taint| format!("{}:{}", taint.key, taint.effect)).collect();
         assert_eq!(keys, ["node.kubernetes.io/unreachable:NoSchedule", "node.kubernetes.io/unreachable:NoExecute"]);
+        let repelling = taints(&node, false, Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!((repelling.len(), &*repelling[0].effect), (1, NO_SCHEDULE));
         node.spec.get_or_insert_default().taints = Some(tainted);
-        assert_eq!(taints(&node, Timestamp::UNIX_EPOCH), None);
+        assert_eq!(taints(&node, true, Timestamp::UNIX_EPOCH), None);
         node.status = None;
-        assert_eq!(taints(&node, Timestamp::UNIX_EPOCH), Some(Vec::new()));
+        assert_eq!(taints(&node, true, Timestamp::UNIX_EPOCH), Some(Vec::new()));
     }
 
     #[test]
