@@ -14,8 +14,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use bytes::Bytes;
 use clap::Args;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use http::{Method, Request};
-use http_body_util::BodyExt as _;
+use http::Method;
 use k8s_openapi::api::core::v1::{Node, ServiceAccount};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
@@ -28,7 +27,10 @@ use self::{
     readiness::Readiness,
     request_counts::RequestCounts,
 };
-use crate::objects::{APPLY, JSON};
+use crate::{
+    objects::{APPLY, JSON},
+    request::send_as,
+};
 
 /// The flags of `windlass-bench deployments`.
 #[derive(Args, Debug)]
@@ -258,24 +260,12 @@ impl Bench {
     }
 
     async fn send(&self, method: Method, path: &str, kind: &str, body: &Value) -> Result<Bytes, BoxError> {
-        send(&self.client, method, path, kind, body).await
+        send_as(&self.client, method, path, kind, body).await
     }
 }
 
 fn connect(options: &Options) -> Result<Client, BoxError> {
     Ok(Client::new(Config::from_file(&options.kubeconfig)?)?.without_rate_limit())
-}
-
-async fn send(client: &Client, method: Method, path: &str, kind: &str, body: &Value) -> Result<Bytes, BoxError> {
-    let bytes = if body.is_null() { Bytes::new() } else { serde_json::to_vec(body)?.into() };
-    let request = Request::builder().method(method.clone()).uri(path).header("Content-Type", kind).body(bytes)?;
-    let response = client.request(request).await?;
-    let status = response.status();
-    let answer = response.into_body().collect().await?.to_bytes();
-    if status.is_success() {
-        return Ok(answer);
-    }
-    Err(format!("{method} {path}: {status}: {}", String::from_utf8_lossy(&answer)).into())
 }
 
 fn print(bench: &str, figures: &Figures) {

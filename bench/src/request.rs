@@ -11,8 +11,19 @@ use crate::objects::JSON;
 
 /// Sends a request and reads the response.
 pub(crate) async fn send(client: &Client, method: Method, path: &str, body: &Value) -> Result<Bytes, BoxError> {
+    send_as(client, method, path, JSON, body).await
+}
+
+/// Like [`send`], with a body of this media type.
+pub(crate) async fn send_as(
+    client: &Client,
+    method: Method,
+    path: &str,
+    media_type: &str,
+    body: &Value,
+) -> Result<Bytes, BoxError> {
     let bytes = if body.is_null() { Bytes::new() } else { serde_json::to_vec(body)?.into() };
-    let request = Request::builder().method(method.clone()).uri(path).header("Content-Type", JSON).body(bytes)?;
+    let request = Request::builder().method(method.clone()).uri(path).header("Content-Type", media_type).body(bytes)?;
     let response = client.request(request).await?;
     let status = response.status();
     let answer = response.into_body().collect().await?.to_bytes();

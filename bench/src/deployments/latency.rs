@@ -20,8 +20,7 @@ use tokio::{
 use windlass_api::{BoxError, EventType, ListWatch as _, Resource as _, WatchOptions};
 use windlass_client::Client;
 
-use super::send;
-use crate::objects::JSON;
+use crate::request::{send, send_as};
 
 /// The interval between two reads, and between two writes.
 const PERIOD: Duration = Duration::from_millis(50);
@@ -74,7 +73,7 @@ impl Probes {
         let path = format!("/api/v1/namespaces/{space}");
         tasks.spawn(repeat(Operation::Read, Arc::clone(&latencies), move |_| {
             let (client, path) = (client.clone(), path.clone());
-            async move { send(&client, Method::GET, &path, JSON, &Value::Null).await.map(drop) }
+            async move { send(&client, Method::GET, &path, &Value::Null).await.map(drop) }
         }));
         let (client, path) = (connect()?, format!("{pods}/{PROBE}"));
         tasks.spawn(repeat(Operation::Write, Arc::clone(&latencies), move |number| {
@@ -82,7 +81,7 @@ impl Probes {
             let body = json!({"metadata": {"annotations": {NUMBER: number.to_string()}}});
             async move {
                 sent.lock().insert(number, Instant::now());
-                send(&client, Method::PATCH, &path, MERGE, &body).await.map(drop)
+                send_as(&client, Method::PATCH, &path, MERGE, &body).await.map(drop)
             }
         }));
         Ok(Self { tasks, latencies })
@@ -127,8 +126,8 @@ async fn probe_pod(client: &Client, pods: &str) -> Result<String, BoxError> {
         "spec": {"nodeName": "none", "containers": [{"name": "c", "image": "i"}]},
     });
     let path = format!("{pods}/{PROBE}");
-    let found = send(client, Method::GET, &path, JSON, &Value::Null).await;
-    let body = if let Ok(body) = found { body } else { send(client, Method::POST, pods, JSON, &pod).await? };
+    let found = send(client, Method::GET, &path, &Value::Null).await;
+    let body = if let Ok(body) = found { body } else { send(client, Method::POST, pods, &pod).await? };
     Ok(serde_json::from_slice::<Written>(&body)?.metadata.resource_version)
 }
 

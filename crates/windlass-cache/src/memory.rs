@@ -40,8 +40,8 @@ const HOT_SHARE: usize = 4;
 /// The divisor of the room for decoded objects that is available to objects read only once.
 const FRESH_SHARE: usize = 32;
 
-/// The maximum room for objects read only once. They should leave the processor's cache neither to the objects that
-/// are decoded next, nor before they are dropped.
+/// The maximum room for objects read only once. With more of them, each would have left the processor's cache before it
+/// is dropped, and the next one would be decoded into memory outside of it.
 const FRESH: usize = 512 << 10;
 
 /// The number of decoded objects that are retained regardless of their size.

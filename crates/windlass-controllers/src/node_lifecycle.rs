@@ -56,7 +56,7 @@ const TAINTS: [(&str, &str, &str); 6] = [
 /// The taint of a cordoned node.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 const NO_SCHEDULE: &str = "NoSchedule";
-/// The interval between two looks at a node while no node is ready.
+/// The interval between two looks at an unready node.
 const DISRUPTION_PERIOD: Duration = Duration::from_secs(5);
 /// The effect of the taints of the first two conditions that also evict pods.
 const NO_EXECUTE: &str = "NoExecute";
@@ -121,7 +121,8 @@ async fn reconcile(node: Arc<Node>, cx: Context, register: &Register) -> Result<
     if patch != json!({"metadata": {}}) {
         cx.client().patch::<Node>(ObjectRef::new(node.name()), Patch::Merge(patch)).await?;
     }
-    Ok(if evicts { Action::await_change() } else { Action::requeue_after(DISRUPTION_PERIOD) })
+    // The taints of an unready node depend on the other nodes.
+    Ok(if is_ready(&node) { Action::await_change() } else { Action::requeue_after(DISRUPTION_PERIOD) })
 }
 
 /// Sets the condition `Ready` of a node's pods to `False`, so that services do not use them.

@@ -168,6 +168,26 @@ async fn failed_node_loses_its_pods_and_recovers() -> Outcome {
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_pods_are_evicted_while_no_node_is_ready() -> Outcome {
+    let env = start(Controllers::of([BuiltIn::Nodes, BuiltIn::NodeLifecycle]).nodes(2)).await;
+    let fail = |value: Value| Patch::Merge(json!({"metadata": {"annotations": {"windlass.dev/fail": value}}}));
+    let patiently = || env.expect().patience(Duration::from_mins(2));
+    let [repels, evicts] = ["NoSchedule", "NoExecute"].map(|effect| format!("node.kubernetes.io/unreachable:{effect}"));
+    env.eventually("node-0", |node: &Node| ready(node).is_some()).await;
+    env.eventually("node-1", |node: &Node| ready(node).is_some()).await;
+    env.client().patch::<Node>("node-1", fail(json!("true"))).await?;
+    patiently().object("node-1", |node: &Node| taints(node).contains(&evicts)).await;
+    env.client().patch::<Node>("node-0", fail(json!("true"))).await?;
+    for name in ["node-0", "node-1"] {
+        patiently().object(name, |node: &Node| taints(node) == [repels.clone()]).await;
+    }
+    env.client().patch::<Node>("node-0", fail(Value::Null)).await?;
+    env.eventually("node-0", |node: &Node| taints(node).is_empty()).await;
+    env.eventually("node-1", |node: &Node| taints(node).contains(&evicts)).await;
+    Ok(env.stop().await?)
+}
+
+#[tokio::test(start_paused = true)]
 async fn node_without_heartbeats_becomes_unknown_in_its_grace_period() -> Outcome {
     let env = start(Controllers::of([BuiltIn::NodeLifecycle]).node_monitor_grace_period(Duration::from_secs(10))).await;
     let node = json!({
