@@ -6,6 +6,7 @@
 
 mod churn;
 mod latency;
+mod pods;
 mod readiness;
 mod request_counts;
 
@@ -13,7 +14,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use bytes::Bytes;
 use clap::Args;
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{StreamExt as _, TryStreamExt as _, future, stream};
 use http::Method;
 use k8s_openapi::api::core::v1::{Node, ServiceAccount};
 use serde_json::{Value, json};
@@ -23,7 +24,7 @@ use windlass_bench::process;
 use windlass_client::{Client, Config};
 
 use self::{
-    latency::{Latencies, Probes},
+    latency::{MERGE, Probes},
     readiness::Readiness,
     request_counts::RequestCounts,
 };
@@ -68,10 +69,17 @@ pub(crate) struct Options {
     /// The number of pods that are deleted per second
     #[arg(long, default_value_t = 100, value_name = "PODS")]
     churn_rate: u32,
+    /// The time for the creation, in seconds; after it, each Deployment is scaled to its number of running pods, and the
+    /// other measurements follow with these
+    #[arg(long, value_name = "SECONDS")]
+    limit: Option<u64>,
     /// The timeout of the run, in seconds
     #[arg(long, default_value_t = 1_800)]
     within: u64,
 }
+
+/// The label with the name of a Deployment.
+const DEPLOYMENT: &str = "app.kubernetes.io/instance";
 
 /// The polling interval for slow changes.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -92,6 +100,22 @@ pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
 /// One figure per process, by its name.
 type Figures = BTreeMap<String, f64>;
 
+/// The end of the creation.
+struct Creation {
+    /// The time until all Deployments were applied, if they were.
+    applied: Option<Duration>,
+    /// The time until all were ready, if they were.
+    ready: Option<Duration>,
+    ended: Duration,
+}
+
+impl Creation {
+    /// Returns the number of pods if all are ready.
+    fn pods(&self, options: &Options) -> Option<usize> {
+        self.ready.map(|_| options.deployments * usize::try_from(options.replicas).unwrap_or_default())
+    }
+}
+
 struct Bench {
     client: Client,
     namespace: String,
@@ -104,11 +128,12 @@ impl Bench {
         let (cpu, counts, load) = (self.cpu()?, self.counts().await?, process::load_average()?);
         let mut readiness = Readiness::watch(&self.client, &self.namespace, self.options.replicas).await?;
 
-        let probes = self.probes().await?;
+        let (probes, mut tables) = (self.probes().await?, String::new());
         let started = Instant::now();
-        let (applied, ready) = tokio::try_join!(self.apply(started), readiness.all(self.options.deployments))?;
-        let (ready, at_ready) = (ready - started, self.cpu()?);
-        let mut latencies = vec![("creation", probes.map(Probes::end).transpose()?)];
+        let creation = self.create(started, &mut readiness).await?;
+        let at_ready = self.cpu()?;
+        self.end_probes(probes, "creation", &mut tables)?;
+        let pods = if let Some(pods) = creation.pods(&self.options) { pods } else { self.end_creation().await? };
         let (quiet, after) = self.settle(started).await?;
 
         let counts = after.since(&counts);
@@ -116,8 +141,11 @@ impl Bench {
             "{}",
             json!({
                 "bench": "deployments", "deployments": self.options.deployments, "replicas": self.options.replicas,
-                "applied_seconds": applied.as_secs_f64(), "ready_seconds": ready.as_secs_f64(),
-                "settled_seconds": quiet.as_secs_f64(), "load_before": load, "load_after": process::load_average()?,
+                "applied_seconds": creation.applied.map(|time| time.as_secs_f64()),
+                "ready_seconds": creation.ready.map(|time| time.as_secs_f64()),
+                "pods": pods, "pods_seconds": creation.ended.as_secs_f64(),
+                "settled_seconds": quiet.map(|time| time.as_secs_f64()),
+                "load_before": load, "load_after": process::load_average()?,
             })
         );
         println!("{}", counts.figures());
@@ -135,13 +163,57 @@ impl Bench {
         print("peak_rss_bytes", &self.of_each(peak)?);
         self.idle().await?;
         if self.options.churn > 0 {
-            latencies.push(("churn", self.churn().await?));
+            self.churn(&mut tables).await?;
         }
-        for (phase, latencies) in latencies {
-            if let Some(latencies) = latencies {
-                println!("\n{}", latencies.table(phase));
+        print!("{tables}");
+        Ok(())
+    }
+
+    /// Applies the Deployments, and waits until all are ready or until the limit.
+    async fn create(&self, started: Instant, readiness: &mut Readiness) -> Result<Creation, BoxError> {
+        let mut applied = None;
+        let apply = async {
+            applied = Some(self.apply(started).await?);
+            Ok(())
+        };
+        let creation = future::try_join(apply, readiness.all(self.options.deployments));
+        let limit = self.options.limit.map_or(Duration::MAX, Duration::from_secs);
+        let ready = match timeout(limit, creation).await {
+            Ok(created) => Some(created?.1 - started),
+            Err(_) => None,
+        };
+        Ok(Creation { applied, ready, ended: ready.unwrap_or_else(|| started.elapsed()) })
+    }
+
+    /// Scales each Deployment to its number of running pods. Returns their sum.
+    async fn end_creation(&self) -> Result<usize, BoxError> {
+        let running = pods::running(&self.client, &self.namespace).await?;
+        let scales = stream::iter(0..self.options.deployments).map(|at| {
+            let name = name(at);
+            let scale = json!({"spec": {"replicas": running.get(&name).copied().unwrap_or_default()}});
+            let path = format!("/apis/apps/v1/namespaces/{}/deployments/{name}/scale", self.namespace);
+            async move {
+                match self.send(Method::PATCH, &path, MERGE, &scale).await {
+                    // A Deployment that has not been created needs no change.
+                    Err(error) if !error.to_string().contains(": 404 Not Found: ") => Err(error),
+                    _ => Ok(()),
+                }
             }
+        });
+        scales.buffer_unordered(self.options.requests).try_for_each(async |()| Ok(())).await?;
+        Ok(running.values().sum())
+    }
+
+    /// Prints the latencies of a phase, and adds their table. Failures are errors unless the creation has a limit.
+    fn end_probes(&self, probes: Option<Probes>, phase: &str, tables: &mut String) -> Result<(), BoxError> {
+        let Some(latencies) = probes.map(Probes::end) else { return Ok(()) };
+        println!("{}", latencies.figures(phase));
+        let failures = latencies.failures();
+        if !failures.is_empty() && self.options.limit.is_none() {
+            return Err(failures.join("; ").into());
         }
+        let failures: String = failures.iter().map(|failure| format!("\n{failure}\n")).collect();
+        tables.extend(["\n", &latencies.table(phase), &failures]);
         Ok(())
     }
 
@@ -165,18 +237,17 @@ impl Bench {
 
     /// Deletes pods at a constant rate; the control plane replaces them. Prints the number of pods that run in the end,
     /// which shows if the control plane has kept up.
-    async fn churn(&self) -> Result<Option<std::sync::Arc<Latencies>>, BoxError> {
+    async fn churn(&self, tables: &mut String) -> Result<(), BoxError> {
         let (probes, cpu, started) = (self.probes().await?, self.cpu()?, Instant::now());
         let Options { churn, churn_rate, .. } = self.options;
         let client = connect(&self.options)?;
         let deleted = churn::delete(&client, &self.namespace, churn_rate, Duration::from_secs(churn)).await?;
         let (seconds, cores) = (started.elapsed().as_secs_f64(), self.cores(&cpu, started)?);
-        let running = churn::running(&self.client, &self.namespace).await?;
+        let running: usize = pods::running(&self.client, &self.namespace).await?.values().sum();
         println!("{}", json!({"bench": "churn", "deleted": deleted, "seconds": seconds, "running": running}));
         print("churn_cores", &cores);
-        let latencies = probes.map(Probes::end).transpose()?;
         print("churn_peak_rss_bytes", &self.of_each(peak)?);
-        Ok(latencies)
+        self.end_probes(probes, "churn", tables)
     }
 
     /// Returns the average number of cores that each process has used since a time.
@@ -208,7 +279,7 @@ impl Bench {
     /// Applies the Deployments as fast as the server accepts them.
     async fn apply(&self, started: Instant) -> Result<Duration, BoxError> {
         let applies = stream::iter(0..self.options.deployments).map(|at| async move {
-            let name = format!("deployment-{at}");
+            let name = name(at);
             let path =
                 format!("/apis/apps/v1/namespaces/{}/deployments/{name}?fieldManager=bench&force=true", self.namespace);
             self.send(Method::PATCH, &path, APPLY, &deployment(&name, self.options.replicas)).await.map(drop)
@@ -217,10 +288,14 @@ impl Bench {
         Ok(started.elapsed())
     }
 
-    /// Waits until writes have stopped. Returns the time of the last write and the request counts.
-    async fn settle(&self, started: Instant) -> Result<(Duration, RequestCounts), BoxError> {
-        let (since, counts) = self.counts_at_rest().await?;
-        Ok((since.saturating_duration_since(started), counts))
+    /// Waits until writes have stopped, or for the limit. Returns the time of the last write, if they have stopped, and
+    /// the request counts.
+    async fn settle(&self, started: Instant) -> Result<(Option<Duration>, RequestCounts), BoxError> {
+        let limit = self.options.limit.map_or(Duration::MAX, Duration::from_secs);
+        match timeout(limit, self.counts_at_rest()).await {
+            Ok(rested) => rested.map(|(since, counts)| (Some(since.saturating_duration_since(started)), counts)),
+            Err(_) => Ok((None, self.counts().await?)),
+        }
     }
 
     async fn counts_at_rest(&self) -> Result<(Instant, RequestCounts), BoxError> {
@@ -279,9 +354,13 @@ fn peak(process: u32) -> Result<f64, BoxError> {
     Ok(process::peak_rss_of(process)? as f64)
 }
 
+fn name(at: usize) -> String {
+    format!("deployment-{at}")
+}
+
 /// Returns a Deployment of a web server, as Helm charts define it.
 fn deployment(name: &str, replicas: i32) -> Value {
-    let labels = json!({"app.kubernetes.io/name": "web", "app.kubernetes.io/instance": name});
+    let labels = json!({"app.kubernetes.io/name": "web", DEPLOYMENT: name});
     let probe = json!({"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 10});
     let environment: Vec<_> =
         (0..6).map(|at| json!({"name": format!("SETTING_{at}"), "value": format!("value {at} of {name}")})).collect();
@@ -306,10 +385,17 @@ fn deployment(name: &str, replicas: i32) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::apps::v1::Deployment;
+    use clap::Parser;
+    use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
     use windlass_api::ObjectExt as _;
 
     use super::*;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        options: Options,
+    }
 
     #[test]
     fn no_deployment_selects_the_pods_of_another() {
@@ -320,5 +406,32 @@ mod tests {
         assert_eq!((one.name(), spec.replicas), ("one", Some(3)));
         assert_eq!(selects(&one), spec.template.metadata.unwrap().labels);
         assert_ne!(selects(&one), selects(&other));
+    }
+
+    #[tokio::test]
+    async fn creation_with_limit_keeps_the_running_pods() {
+        let server = windlass_server::Server::builder().build();
+        server.start().await.unwrap();
+        let client = Client::from_service(server.service(), "default");
+        let Flags { options } = Flags::parse_from(["bench", "--kubeconfig=none", "--deployments=2", "--limit=0"]);
+        let bench = Bench { client: client.clone(), namespace: "default".to_owned(), options };
+        let mut readiness = Readiness::watch(&client, "default", 3).await.unwrap();
+        let created = bench.create(Instant::now(), &mut readiness).await.unwrap();
+        assert_eq!((created.ready, created.pods(&bench.options)), (None, None));
+        assert_eq!(bench.end_creation().await.unwrap(), 0, "no Deployment has been applied");
+
+        bench.apply(Instant::now()).await.unwrap();
+        for pod in ["a", "b"] {
+            let labels = json!({DEPLOYMENT: "deployment-1"});
+            let pod = json!({"metadata": {"name": pod, "labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+            let mut pod = client.create(&serde_json::from_value::<Pod>(pod).unwrap()).await.unwrap();
+            pod.status = serde_json::from_value(json!({"phase": "Running"})).unwrap();
+            client.update_status(&pod).await.unwrap();
+        }
+        assert_eq!(bench.end_creation().await.unwrap(), 2);
+        let deployments = client.list::<Deployment>().await.unwrap();
+        let replicas: Vec<_> =
+            deployments.iter().map(|deployment| deployment.spec.as_ref().unwrap().replicas).collect();
+        assert_eq!(replicas, [Some(0), Some(2)]);
     }
 }

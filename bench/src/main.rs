@@ -7,6 +7,7 @@ mod fan_out;
 mod fill;
 mod framing;
 mod informer;
+mod kwok_nodes;
 mod load;
 mod nodes;
 mod objects;
@@ -69,6 +70,8 @@ enum Bench {
     Deployments(deployments::Options),
     /// Simulated nodes for a control plane without nodes, until SIGTERM
     Nodes(nodes::Options),
+    /// Create the Node objects that kwok simulates, with the capacity of simulated nodes
+    KwokNodes(kwok_nodes::Options),
     /// Test environments: start time, and memory of many
     Environments(environments::Options),
 }
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
         // A single thread leaves the machine to the control plane.
         Bench::Deployments(options) => on_threads(Some(1), deployments::run(options)),
         Bench::Nodes(options) => on_threads(Some(1), nodes::run(options)),
+        Bench::KwokNodes(options) => on_threads(Some(1), kwok_nodes::run(options)),
         Bench::Environments(options) => on_threads(None, environments::run(options)),
     };
     match outcome {

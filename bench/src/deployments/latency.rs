@@ -17,7 +17,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, interval, sleep},
 };
-use windlass_api::{BoxError, EventType, ListWatch as _, Resource as _, WatchOptions};
+use windlass_api::{BoxError, ErrorChain, EventType, ListWatch as _, Resource as _, WatchOptions};
 use windlass_client::Client;
 
 use crate::request::{send, send_as};
@@ -26,11 +26,13 @@ use crate::request::{send, send_as};
 const PERIOD: Duration = Duration::from_millis(50);
 /// The interval between a list and the next one.
 const LIST_PAUSE: Duration = Duration::from_secs(20);
-/// The name of the pod that is written. It has a node that doesn't exist, so that no component works on it.
+/// The time after which a failed watch is started again.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// The name of the pod that is written. Its scheduler doesn't exist, so that no component works on it.
 const PROBE: &str = "probe";
 /// The annotation of the pod with the number of the last write.
 const NUMBER: &str = "bench.windlass.dev/number";
-const MERGE: &str = "application/merge-patch+json";
+pub(super) const MERGE: &str = "application/merge-patch+json";
 
 /// The measured operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,14 +49,22 @@ pub(super) enum Operation {
 
 /// Requests that are measured until they are ended.
 pub(super) struct Probes {
-    /// They end with an error only.
-    tasks: JoinSet<BoxError>,
+    /// They run until they are aborted.
+    _tasks: JoinSet<()>,
     latencies: Arc<Latencies>,
 }
 
 /// The latencies of the requests that have ended.
 #[derive(Debug, Default)]
-pub(super) struct Latencies(Mutex<BTreeMap<Operation, Vec<Duration>>>);
+pub(super) struct Latencies(Mutex<BTreeMap<Operation, Samples>>);
+
+#[derive(Debug, Default)]
+struct Samples {
+    latencies: Vec<Duration>,
+    failures: usize,
+    /// The first failure.
+    error: Option<String>,
+}
 
 impl Probes {
     /// Starts to measure. Each client is a connection of its own.
@@ -65,10 +75,9 @@ impl Probes {
         let pods = format!("/api/v1/namespaces/{space}/pods");
         let version = probe_pod(&client, &pods).await?;
 
-        let watch = WatchOptions { resource_version: Some(version), ..WatchOptions::default() };
-        let events = connect()?.list_watch(&Pod::api_resource(), Some(space)).watch(watch).await?;
         let sent = Arc::<Mutex<BTreeMap<u64, Instant>>>::default();
-        tasks.spawn(follow(events, Arc::clone(&sent), Arc::clone(&latencies)));
+        let watch = PodWatch { client: connect()?, namespace: space.to_owned(), sent: Arc::clone(&sent) };
+        tasks.spawn(follow(watch, version, Arc::clone(&latencies)));
         tasks.spawn(list(connect()?, pods.clone(), Arc::clone(&latencies)));
         let path = format!("/api/v1/namespaces/{space}");
         tasks.spawn(repeat(Operation::Read, Arc::clone(&latencies), move |_| {
@@ -84,32 +93,71 @@ impl Probes {
                 send_as(&client, Method::PATCH, &path, MERGE, &body).await.map(drop)
             }
         }));
-        Ok(Self { tasks, latencies })
+        Ok(Self { _tasks: tasks, latencies })
     }
 
     /// Ends the requests, and returns their latencies.
-    pub(super) fn end(mut self) -> Result<Arc<Latencies>, BoxError> {
-        match self.tasks.try_join_next() {
-            Some(failed) => Err(failed?),
-            None => Ok(self.latencies),
-        }
+    pub(super) fn end(self) -> Arc<Latencies> {
+        self.latencies
     }
 }
 
 impl Latencies {
     fn add(&self, operation: Operation, latency: Duration) {
-        self.0.lock().entry(operation).or_default().push(latency);
+        self.0.lock().entry(operation).or_default().latencies.push(latency);
+    }
+
+    fn fail(&self, operation: Operation, error: &BoxError) {
+        let mut all = self.0.lock();
+        let samples = all.entry(operation).or_default();
+        samples.failures += 1;
+        samples.error.get_or_insert_with(|| ErrorChain(&**error).to_string());
+    }
+
+    /// Returns the first failure of each operation that has failed.
+    pub(super) fn failures(&self) -> Vec<String> {
+        let all = self.0.lock();
+        let failed = all.iter().filter_map(|(operation, samples)| Some((operation, samples, samples.error.as_ref()?)));
+        failed
+            .map(|(operation, samples, error)| {
+                format!("{operation:?} failed {} times, first: {error}", samples.failures)
+            })
+            .collect()
     }
 
     /// Returns a table of the number of requests and their percentiles, in the format of bench/README.md.
     pub(super) fn table(&self, phase: &str) -> String {
-        let mut table = format!("| {phase} | number | p50 ms | p99 ms | max ms |\n|---|---|---|---|---|\n");
-        for (operation, latencies) in &mut *self.0.lock() {
-            latencies.sort_unstable();
-            let [p50, p99, max] = [50, 99, 100].map(|percent| percentile(latencies, percent).as_secs_f64() * 1e3);
-            let _ = writeln!(table, "| {operation:?} | {} | {p50:.1} | {p99:.1} | {max:.1} |", latencies.len());
+        let mut table =
+            format!("| {phase} | number | failed | p50 ms | p99 ms | max ms |\n|---|---|---|---|---|---|\n");
+        for (operation, samples) in &mut *self.0.lock() {
+            let ([p50, p99, max], number) = (samples.percentiles(), samples.latencies.len());
+            let _ =
+                writeln!(table, "| {operation:?} | {number} | {} | {p50:.1} | {p99:.1} | {max:.1} |", samples.failures);
         }
         table
+    }
+
+    /// Returns a line with the numbers of [`Self::table`].
+    pub(super) fn figures(&self, phase: &str) -> Value {
+        let mut line = json!({"bench": format!("{phase}_latencies")});
+        for (operation, samples) in &mut *self.0.lock() {
+            let name = format!("{operation:?}").to_lowercase();
+            let [p50, p99, max] = samples.percentiles();
+            line[format!("{name}_number")] = json!(samples.latencies.len());
+            line[format!("{name}_failed")] = json!(samples.failures);
+            line[format!("{name}_p50_ms")] = json!(p50);
+            line[format!("{name}_p99_ms")] = json!(p99);
+            line[format!("{name}_max_ms")] = json!(max);
+        }
+        line
+    }
+}
+
+impl Samples {
+    /// Returns the median, the 99th percentile and the maximum, in milliseconds.
+    fn percentiles(&mut self) -> [f64; 3] {
+        self.latencies.sort_unstable();
+        [50, 99, 100].map(|percent| percentile(&self.latencies, percent).as_secs_f64() * 1e3)
     }
 }
 
@@ -123,7 +171,7 @@ fn percentile(sorted: &[Duration], percent: usize) -> Duration {
 async fn probe_pod(client: &Client, pods: &str) -> Result<String, BoxError> {
     let pod = json!({
         "metadata": {"name": PROBE},
-        "spec": {"nodeName": "none", "containers": [{"name": "c", "image": "i"}]},
+        "spec": {"schedulerName": "none", "containers": [{"name": "c", "image": "i"}]},
     });
     let path = format!("{pods}/{PROBE}");
     let found = send(client, Method::GET, &path, &Value::Null).await;
@@ -145,43 +193,71 @@ struct WrittenMetadata {
     annotations: BTreeMap<String, String>,
 }
 
-/// Reads the events of all pods, and measures those of the written one.
-async fn follow<E: std::error::Error + Send + Sync + 'static>(
-    mut events: futures::stream::BoxStream<'static, Result<windlass_api::RawEvent, E>>,
+/// A watch of all pods of a namespace.
+struct PodWatch {
+    client: Client,
+    namespace: String,
+    /// The writes that have started and have not been reported, by number.
     sent: Arc<Mutex<BTreeMap<u64, Instant>>>,
-    latencies: Arc<Latencies>,
-) -> BoxError {
+}
+
+/// Measures the events of the written pod. A failed watch is started again from the current state; the events in
+/// between are not measured.
+async fn follow(watch: PodWatch, version: String, latencies: Arc<Latencies>) {
+    let mut version = Ok(version);
     loop {
-        let event = match events.next().await {
-            None => return "the watch of pods has ended".into(),
-            Some(Err(error)) => return error.into(),
-            Some(Ok(event)) if event.event_type == EventType::Error => {
-                return format!("the watch of pods failed: {}", String::from_utf8_lossy(&event.body)).into();
-            }
-            Some(Ok(event)) => event,
+        let error = match version {
+            Ok(version) => watch.read(version, &latencies).await,
+            Err(error) => error,
         };
-        // Only the written pod has the annotation.
-        if !event.body.windows(NUMBER.len()).any(|part| part == NUMBER.as_bytes()) {
-            continue;
-        }
-        let number = match serde_json::from_slice::<Written>(&event.body) {
-            Ok(pod) => pod.metadata.annotations.get(NUMBER).and_then(|number| number.parse().ok()),
+        latencies.fail(Operation::Watch, &error);
+        sleep(RETRY_PAUSE).await;
+        watch.sent.lock().clear();
+        version = probe_pod(&watch.client, &format!("/api/v1/namespaces/{}/pods", watch.namespace)).await;
+    }
+}
+
+impl PodWatch {
+    /// Reads the events after a version until the watch fails.
+    async fn read(&self, version: String, latencies: &Latencies) -> BoxError {
+        let options = WatchOptions { resource_version: Some(version), ..WatchOptions::default() };
+        let pods = self.client.list_watch(&Pod::api_resource(), Some(&self.namespace));
+        let mut events = match pods.watch(options).await {
+            Ok(events) => events,
             Err(error) => return error.into(),
         };
-        if let Some(sent) = number.and_then(|number: u64| sent.lock().remove(&number)) {
-            latencies.add(Operation::Watch, sent.elapsed());
+        loop {
+            let event = match events.next().await {
+                None => return "the watch of pods has ended".into(),
+                Some(Err(error)) => return error.into(),
+                Some(Ok(event)) if event.event_type == EventType::Error => {
+                    return format!("the watch of pods failed: {}", String::from_utf8_lossy(&event.body)).into();
+                }
+                Some(Ok(event)) => event,
+            };
+            // Only the written pod has the annotation.
+            if !event.body.windows(NUMBER.len()).any(|part| part == NUMBER.as_bytes()) {
+                continue;
+            }
+            let number = match serde_json::from_slice::<Written>(&event.body) {
+                Ok(pod) => pod.metadata.annotations.get(NUMBER).and_then(|number| number.parse().ok()),
+                Err(error) => return error.into(),
+            };
+            if let Some(sent) = number.and_then(|number: u64| self.sent.lock().remove(&number)) {
+                latencies.add(Operation::Watch, sent.elapsed());
+            }
         }
     }
 }
 
 /// Lists the pods, again and again.
-async fn list(client: Client, path: String, latencies: Arc<Latencies>) -> BoxError {
+async fn list(client: Client, path: String, latencies: Arc<Latencies>) {
     loop {
         let began = Instant::now();
-        if let Err(error) = list_once(&client, &path).await {
-            return error;
+        match list_once(&client, &path).await {
+            Ok(()) => latencies.add(Operation::List, began.elapsed()),
+            Err(error) => latencies.fail(Operation::List, &error),
         }
-        latencies.add(Operation::List, began.elapsed());
         sleep(LIST_PAUSE).await;
     }
 }
@@ -200,25 +276,19 @@ async fn repeat<F: Future<Output = Result<(), BoxError>> + Send + 'static>(
     operation: Operation,
     latencies: Arc<Latencies>,
     request: impl Fn(u64) -> F,
-) -> BoxError {
+) {
     let (mut ticks, mut requests) = (interval(PERIOD), JoinSet::new());
     for number in 0.. {
         let due = ticks.tick().await;
         let (request, latencies) = (request(number), Arc::clone(&latencies));
         requests.spawn(async move {
-            request.await?;
-            latencies.add(operation, due.elapsed());
-            Ok::<_, BoxError>(())
-        });
-        while let Some(ended) = requests.try_join_next() {
-            match ended {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => return error,
-                Err(error) => return error.into(),
+            match request.await {
+                Ok(()) => latencies.add(operation, due.elapsed()),
+                Err(error) => latencies.fail(operation, &error),
             }
-        }
+        });
+        while requests.try_join_next().is_some() {}
     }
-    unreachable!("the numbers do not end")
 }
 
 #[cfg(test)]
@@ -234,9 +304,19 @@ mod tests {
             latencies.add(Operation::Read, Duration::from_millis(milliseconds));
         }
         latencies.add(Operation::List, Duration::from_millis(7));
-        let rows = "| Read | 200 | 100.0 | 198.0 | 200.0 |\n| List | 1 | 7.0 | 7.0 | 7.0 |\n";
-        let table = latencies.table("creation");
-        assert_eq!(table, format!("| creation | number | p50 ms | p99 ms | max ms |\n|---|---|---|---|---|\n{rows}"));
+        latencies.fail(Operation::List, &"too busy".into());
+        let rows = "| Read | 200 | 0 | 100.0 | 198.0 | 200.0 |\n| List | 1 | 1 | 7.0 | 7.0 | 7.0 |\n";
+        let heading = "| creation | number | failed | p50 ms | p99 ms | max ms |\n|---|---|---|---|---|---|\n";
+        assert_eq!(latencies.table("creation"), format!("{heading}{rows}"));
+        let figures = latencies.figures("creation");
+        assert_eq!((&figures["bench"], &figures["read_p99_ms"]), (&json!("creation_latencies"), &json!(198.0)));
+        assert_eq!((&figures["list_number"], &figures["list_failed"]), (&json!(1), &json!(1)));
+        assert_eq!(latencies.failures(), ["List failed 1 times, first: too busy"]);
+    }
+
+    /// Returns the number of operations that have a latency.
+    fn measured(probes: &Probes) -> usize {
+        probes.latencies.0.lock().values().filter(|samples| !samples.latencies.is_empty()).count()
     }
 
     #[tokio::test]
@@ -246,19 +326,22 @@ mod tests {
         let client = Client::from_service(server.service(), "default");
         for _ in 0..2 {
             let probes = Probes::start(|| Ok(client.clone()), "default").await.unwrap();
-            while probes.latencies.0.lock().len() < 4 {
+            while measured(&probes) < 4 {
                 sleep(PERIOD).await;
             }
-            probes.end().unwrap();
+            assert!(probes.end().failures().is_empty());
         }
-        let mut probes = Probes::start(|| Ok(client.clone()), "default").await.unwrap();
+        let probes = Probes::start(|| Ok(client.clone()), "default").await.unwrap();
         client
             .delete::<Pod>(windlass_api::ObjectRef::<Pod>::new(PROBE).within("default"))
             .grace_period(Duration::ZERO)
             .await
             .unwrap();
-        let failed = probes.tasks.join_next().await.unwrap().unwrap();
-        assert!(failed.to_string().contains("404"), "{failed}");
+        while probes.latencies.failures().is_empty() {
+            sleep(PERIOD).await;
+        }
+        let failed = probes.end().failures();
+        assert!(failed[0].starts_with("Write failed") && failed[0].contains("404"), "{failed:?}");
         assert!(Probes::start(|| Ok(client.clone()), "missing").await.is_err());
     }
 }
