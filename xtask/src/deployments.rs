@@ -55,7 +55,7 @@ const CONTENDERS: &[Contender] =
     &[Contender::Windlass, Contender::WindlassWithNodes, Contender::Kubernetes, Contender::KubernetesLimited];
 
 /// Flags that remove the rate limits of kube-controller-manager.
-const UNLIMITED: &[&str] = &[
+pub(crate) const UNLIMITED: &[&str] = &[
     "--kube-api-qps=5000",
     "--kube-api-burst=10000",
     "--concurrent-deployment-syncs=20",

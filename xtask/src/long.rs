@@ -8,7 +8,7 @@ use crate::{
     Result, attacks, builds,
     cargo::{cargo, succeed},
     conformance, deployments, dist, e2e, etcd, fuzz, handling, import, informers, overload, protobuf, queues,
-    reconciles, servers, suites,
+    reconciles, scale, servers, suites,
     upstream::{Minor, root},
 };
 
@@ -38,6 +38,9 @@ pub(crate) enum Part {
     BenchReconcile(reconciles::Options),
     /// 1,000 Deployments from apply to ready, compared with kube-controller-manager, kube-apiserver and etcd (needs Go)
     BenchDeployments(deployments::Options),
+    /// 150,000 pods on 5,000 simulated nodes, an idle cluster and churn, compared with etcd, kube-apiserver,
+    /// kube-controller-manager, kube-scheduler and kwok, as far as they get (needs Go)
+    BenchScale(scale::Options),
     /// First builds of the README's demo, of a scaffolded operator, and of one operator with Windlass and with kube-rs,
     /// and builds after a change
     BenchBuild(builds::Options),
@@ -204,6 +207,15 @@ pub(crate) fn run(part: &Part) -> Result {
         Part::BenchDeployments(options) => {
             dist_build(&["windlass-cli", "windlass-bench"])?;
             deployments::run(&root().join("target/dist/windlass"), &bench_program(), options)
+        }
+        Part::BenchScale(options) => {
+            let (windlass, bench) = if let (Some(windlass), Some(bench)) = (&options.windlass, &options.bench) {
+                (windlass.clone(), bench.clone())
+            } else {
+                dist_build(&["windlass-cli", "windlass-bench"])?;
+                (root().join("target/dist/windlass"), bench_program())
+            };
+            scale::run(&windlass, &bench, options)
         }
         Part::BenchBuild(options) => builds::run(options),
         Part::Etcd(options) => etcd::run(options),

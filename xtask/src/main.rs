@@ -48,6 +48,7 @@ mod bench_programs;
 mod reconciles;
 mod migrate;
 mod scaffold;
+mod scale;
 mod scripts;
 mod servers;
 mod suites;

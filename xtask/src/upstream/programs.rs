@@ -96,6 +96,22 @@ pub(crate) fn build_polaris() -> Result<PathBuf> {
     module.compile("polaris-server", POLARIS, &version)
 }
 
+/// Builds kube-scheduler, if it is missing in the cache, and returns its path.
+pub(super) fn build_scheduler() -> Result<PathBuf> {
+    let module = Module::tools();
+    let version = module.version_of("k8s.io/kubernetes")?;
+    module.compile("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", &version)
+}
+
+/// Builds kwok, which `tools/kwok` pins, if it is missing in the cache. Returns its path, and the directory of its
+/// source code, which has the released stages.
+pub(super) fn build_kwok() -> Result<(PathBuf, PathBuf)> {
+    const KWOK: &str = "sigs.k8s.io/kwok";
+    let module = Module { directory: root().join("tools").join("kwok"), file: "go.mod".to_owned() };
+    let program = module.compile("kwok", "sigs.k8s.io/kwok/cmd/kwok", &module.version_of(KWOK)?)?;
+    Ok((program, module.source_of(KWOK)?))
+}
+
 /// Builds Kubernetes' end-to-end tests, which `tools/e2e` pins, if they are missing in the cache, and returns the
 /// program.
 pub(crate) fn build_e2e() -> Result<PathBuf> {
@@ -194,6 +210,20 @@ impl Module {
         let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
         let version = required_version(required, &text);
         Ok(version.ok_or_else(|| format!("{} does not require {required}", file.display()))?.to_owned())
+    }
+
+    /// Returns the directory with the source code of a dependency.
+    fn source_of(&self, required: &str) -> Result<PathBuf> {
+        let list = Command::new("go")
+            .args(["list", "-modfile", &self.file, "-m", "-f", "{{.Dir}}", required])
+            .current_dir(&self.directory)
+            .output()
+            .map_err(|error| format!("running go: {error}"))?;
+        let directory = String::from_utf8(list.stdout)?.trim().to_owned();
+        if !list.status.success() || directory.is_empty() {
+            return Err(format!("go list {required} failed: {}", String::from_utf8_lossy(&list.stderr)).into());
+        }
+        Ok(directory.into())
     }
 
     /// Builds a program, unless the cache has it.
