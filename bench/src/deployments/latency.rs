@@ -61,6 +61,8 @@ pub(super) struct Latencies(Mutex<BTreeMap<Operation, Samples>>);
 #[derive(Debug, Default)]
 struct Samples {
     latencies: Vec<Duration>,
+    /// The starts of the requests that have no response yet, by their number.
+    pending: BTreeMap<u64, Instant>,
     failures: usize,
     /// The first failure.
     error: Option<String>,
@@ -75,36 +77,68 @@ impl Probes {
         let pods = format!("/api/v1/namespaces/{space}/pods");
         let version = probe_pod(&client, &pods).await?;
 
-        let sent = Arc::<Mutex<BTreeMap<u64, Instant>>>::default();
-        let watch = PodWatch { client: connect()?, namespace: space.to_owned(), sent: Arc::clone(&sent) };
-        tasks.spawn(follow(watch, version, Arc::clone(&latencies)));
+        let watch = PodWatch { client: connect()?, namespace: space.to_owned(), latencies: Arc::clone(&latencies) };
+        tasks.spawn(follow(watch, version));
         tasks.spawn(list(connect()?, pods.clone(), Arc::clone(&latencies)));
         let path = format!("/api/v1/namespaces/{space}");
         tasks.spawn(repeat(Operation::Read, Arc::clone(&latencies), move |_| {
             let (client, path) = (client.clone(), path.clone());
             async move { send(&client, Method::GET, &path, &Value::Null).await.map(drop) }
         }));
-        let (client, path) = (connect()?, format!("{pods}/{PROBE}"));
+        let (client, path, written) = (connect()?, format!("{pods}/{PROBE}"), Arc::clone(&latencies));
         tasks.spawn(repeat(Operation::Write, Arc::clone(&latencies), move |number| {
-            let (client, path, sent) = (client.clone(), path.clone(), Arc::clone(&sent));
+            let (client, path, latencies) = (client.clone(), path.clone(), Arc::clone(&written));
             let body = json!({"metadata": {"annotations": {NUMBER: number.to_string()}}});
             async move {
-                sent.lock().insert(number, Instant::now());
-                send_as(&client, Method::PATCH, &path, MERGE, &body).await.map(drop)
+                latencies.begin(Operation::Watch, number, Instant::now());
+                let written = send_as(&client, Method::PATCH, &path, MERGE, &body).await.map(drop);
+                if written.is_err() {
+                    // A failed write has no event.
+                    latencies.finish(Operation::Watch, number);
+                }
+                written
             }
         }));
         Ok(Self { _tasks: tasks, latencies })
     }
 
-    /// Ends the requests, and returns their latencies.
+    /// Ends the requests, and returns their latencies. A request without a response counts with its time until now.
     pub(super) fn end(self) -> Arc<Latencies> {
+        for samples in self.latencies.0.lock().values_mut() {
+            let pending = std::mem::take(&mut samples.pending);
+            samples.latencies.extend(pending.values().map(Instant::elapsed));
+        }
         self.latencies
     }
 }
 
 impl Latencies {
+    fn begin(&self, operation: Operation, number: u64, at: Instant) {
+        self.0.lock().entry(operation).or_default().pending.insert(number, at);
+    }
+
+    /// Returns the time since the start of a request, and removes it.
+    fn finish(&self, operation: Operation, number: u64) -> Option<Duration> {
+        self.0.lock().get_mut(&operation)?.pending.remove(&number).map(|at| at.elapsed())
+    }
+
     fn add(&self, operation: Operation, latency: Duration) {
         self.0.lock().entry(operation).or_default().latencies.push(latency);
+    }
+
+    /// Removes all requests without a response.
+    fn forget(&self, operation: Operation) {
+        self.0.lock().entry(operation).or_default().pending.clear();
+    }
+
+    /// Removes a request, and adds its latency or its error.
+    fn end(&self, operation: Operation, number: u64, result: &Result<(), BoxError>) {
+        let latency = self.finish(operation, number);
+        match (result, latency) {
+            (Ok(()), Some(latency)) => self.add(operation, latency),
+            (Ok(()), None) => {}
+            (Err(error), _) => self.fail(operation, error),
+        }
     }
 
     fn fail(&self, operation: Operation, error: &BoxError) {
@@ -197,29 +231,28 @@ struct WrittenMetadata {
 struct PodWatch {
     client: Client,
     namespace: String,
-    /// The writes that have started and have not been reported, by number.
-    sent: Arc<Mutex<BTreeMap<u64, Instant>>>,
+    latencies: Arc<Latencies>,
 }
 
 /// Measures the events of the written pod. A failed watch is started again from the current state; the events in
 /// between are not measured.
-async fn follow(watch: PodWatch, version: String, latencies: Arc<Latencies>) {
+async fn follow(watch: PodWatch, version: String) {
     let mut version = Ok(version);
     loop {
         let error = match version {
-            Ok(version) => watch.read(version, &latencies).await,
+            Ok(version) => watch.read(version).await,
             Err(error) => error,
         };
-        latencies.fail(Operation::Watch, &error);
+        watch.latencies.fail(Operation::Watch, &error);
         sleep(RETRY_PAUSE).await;
-        watch.sent.lock().clear();
+        watch.latencies.forget(Operation::Watch);
         version = probe_pod(&watch.client, &format!("/api/v1/namespaces/{}/pods", watch.namespace)).await;
     }
 }
 
 impl PodWatch {
     /// Reads the events after a version until the watch fails.
-    async fn read(&self, version: String, latencies: &Latencies) -> BoxError {
+    async fn read(&self, version: String) -> BoxError {
         let options = WatchOptions { resource_version: Some(version), ..WatchOptions::default() };
         let pods = self.client.list_watch(&Pod::api_resource(), Some(&self.namespace));
         let mut events = match pods.watch(options).await {
@@ -243,8 +276,8 @@ impl PodWatch {
                 Ok(pod) => pod.metadata.annotations.get(NUMBER).and_then(|number| number.parse().ok()),
                 Err(error) => return error.into(),
             };
-            if let Some(sent) = number.and_then(|number: u64| self.sent.lock().remove(&number)) {
-                latencies.add(Operation::Watch, sent.elapsed());
+            if let Some(number) = number {
+                self.latencies.end(Operation::Watch, number, &Ok(()));
             }
         }
     }
@@ -252,12 +285,9 @@ impl PodWatch {
 
 /// Lists the pods, again and again.
 async fn list(client: Client, path: String, latencies: Arc<Latencies>) {
-    loop {
-        let began = Instant::now();
-        match list_once(&client, &path).await {
-            Ok(()) => latencies.add(Operation::List, began.elapsed()),
-            Err(error) => latencies.fail(Operation::List, &error),
-        }
+    for number in 0.. {
+        latencies.begin(Operation::List, number, Instant::now());
+        latencies.end(Operation::List, number, &list_once(&client, &path).await);
         sleep(LIST_PAUSE).await;
     }
 }
@@ -281,11 +311,10 @@ async fn repeat<F: Future<Output = Result<(), BoxError>> + Send + 'static>(
     for number in 0.. {
         let due = ticks.tick().await;
         let (request, latencies) = (request(number), Arc::clone(&latencies));
+        latencies.begin(operation, number, due);
         requests.spawn(async move {
-            match request.await {
-                Ok(()) => latencies.add(operation, due.elapsed()),
-                Err(error) => latencies.fail(operation, &error),
-            }
+            let result = request.await;
+            latencies.end(operation, number, &result);
         });
         while requests.try_join_next().is_some() {}
     }
@@ -317,6 +346,21 @@ mod tests {
     /// Returns the number of operations that have a latency.
     fn measured(probes: &Probes) -> usize {
         probes.latencies.0.lock().values().filter(|samples| !samples.latencies.is_empty()).count()
+    }
+
+    #[test]
+    fn requests_without_response_count_at_the_end() {
+        let latencies = Arc::<Latencies>::default();
+        let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
+        for number in 1..=3 {
+            latencies.begin(Operation::Write, number, ago(number));
+        }
+        latencies.end(Operation::Write, 1, &Ok(()));
+        latencies.end(Operation::Write, 2, &Err("too busy".into()));
+        let figures = Probes { _tasks: JoinSet::new(), latencies }.end().figures("churn");
+        assert_eq!(["number", "failed"].map(|name| figures[format!("write_{name}")].as_u64()), [Some(2), Some(1)]);
+        let latencies = ["p50", "max"].map(|name| figures[format!("write_{name}_ms")].as_f64().unwrap());
+        assert!((1e3..2e3).contains(&latencies[0]) && (3e3..4e3).contains(&latencies[1]), "{latencies:?}");
     }
 
     #[tokio::test]
