@@ -28,6 +28,11 @@ pub(crate) trait Visitor {
     fn visit<K: Value + Resource + DeserializeOwned + PartialEq + Debug + 'static>(&mut self);
 }
 
+/// The seconds of the corpus's latest time as a varint. The types of k8s-openapi have no time on the last day of 9999, so it
+/// is replaced by one of the same length.
+const LATEST: [u8; 6] = [0xff, 0x82, 0xd1, 0xff, 0xaf, 0x07];
+const LATE: [u8; 6] = [0xff, 0x82, 0xd1, 0xff, 0xaf, 0x05];
+
 /// The messages of the corpus by API version and kind. Each kind has an object with all fields, and one without fields.
 static CORPUS: LazyLock<BTreeMap<(String, String), Vec<Vec<u8>>>> = LazyLock::new(|| {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../windlass-protobuf/testdata/corpus.txt.gz");
@@ -37,7 +42,11 @@ static CORPUS: LazyLock<BTreeMap<(String, String), Vec<Vec<u8>>>> = LazyLock::ne
     for line in text.lines().skip(1) {
         let value = BASE64_STANDARD.decode(line.split('\t').nth(1).unwrap()).unwrap();
         let (version, kind, message) = envelope(&value).unwrap();
-        corpus.entry((version.to_owned(), kind.to_owned())).or_default().push(message.to_vec());
+        let mut message = message.to_vec();
+        while let Some(at) = message.windows(LATEST.len()).position(|bytes| bytes == LATEST) {
+            message[at..at + LATE.len()].copy_from_slice(&LATE);
+        }
+        corpus.entry((version.to_owned(), kind.to_owned())).or_default().push(message);
     }
     corpus
 });
@@ -201,6 +210,8 @@ fn objects_of_the_corpus_are_decoded_by_the_generated_decoders() {
     let mut check = Check::default();
     groups::visit(&mut check);
     let Check { kinds, decoded, other } = check;
+    // The schema has an item and a dependency that are null, which only the decoder of JSON accepts.
+    assert_eq!(other, [("apiextensions.k8s.io/v1", "CustomResourceDefinition")]);
     assert!(kinds > 90 && decoded > 150, "{decoded} objects of {kinds} kinds");
     assert_eq!(other, [("", ""); 0]);
 }
@@ -229,10 +240,10 @@ fn changed_fields_are_decoded_as_by_serde() {
             }
         }
     }
-    const CHANGES: usize = 100;
+    const CHANGES: usize = 25;
     let mut check = Check::default();
     groups::visit(&mut check);
-    assert!(check.decoded > 5000 && check.unusual > 2000, "{} decoded, {} unusual", check.decoded, check.unusual);
+    assert!(check.decoded > 1000 && check.unusual > 500, "{} decoded, {} unusual", check.decoded, check.unusual);
 }
 
 #[test]

@@ -156,7 +156,7 @@ pub(crate) fn list<L: Limits, T: Value>(
     Ok(())
 }
 
-/// Decodes all entries of a map, which are next to each other. Each has a key and a value, as Go writes them.
+/// Decodes all entries of a map, which are next to each other. Each has a key, then a value; Go omits those that are nil.
 pub(crate) fn map<L: Limits, T: Value>(
     place: &mut impl Collection<Content = BTreeMap<String, T>>,
     first: Field<'_>,
@@ -168,9 +168,9 @@ pub(crate) fn map<L: Limits, T: Value>(
     while let Some(entry) = next {
         entry.expect(BYTES)?;
         let mut parts = Fields::new(entry.content);
-        let (Some(key), Some(part), None) = (parts.next_of(1)?, parts.next_of(2)?, parts.next()?) else {
-            return Err(Unusual);
-        };
+        let (key, part, None) = (parts.next_of(1)?, parts.next_of(2)?, parts.next()?) else { return Err(Unusual) };
+        // Go's zero values.
+        let (key, part) = (key.unwrap_or(Field::zero(BYTES)), part.unwrap_or(Field::zero(T::WIRE)));
         part.expect(T::WIRE)?;
         let mut value = T::blank();
         value.read::<L>(part, level)?;
