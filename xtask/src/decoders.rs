@@ -28,14 +28,8 @@ const TABLE: &str = "crates/windlass-protobuf/data/messages.txt";
 const GROUPS: &str = "crates/windlass-decoders/src/groups.rs";
 
 /// The types of scalars, by their letter in the table.
-const SCALARS: [(&str, &str); 6] = [
-    ("b", "bool"),
-    ("f", "f64"),
-    ("i", "i32"),
-    ("l", "i64"),
-    ("s", "std::string::String"),
-    ("y", "ByteString"),
-];
+const SCALARS: [(&str, &str); 6] =
+    [("b", "bool"), ("f", "f64"), ("i", "i32"), ("l", "i64"), ("s", "std::string::String"), ("y", "ByteString")];
 
 /// The number of fields that a decoder distinguishes, which are bits of an integer.
 const FIELDS: u32 = 64;

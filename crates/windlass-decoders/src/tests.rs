@@ -170,7 +170,12 @@ impl Parts {
             3 => self.swap(at, other),
             4 => self.push(Part::Bytes(60, b"unknown".to_vec())),
             5 => self[at] = Part::Number(at_number(&self[at]), [0, 1, 2, 1 << 31, 1 << 32, u64::MAX][numbers.below(6)]),
-            6 => self[at] = Part::Bytes(at_number(&self[at]), [&b""[..], b"a", b"null", b"\xff", b"1000m"][numbers.below(5)].to_vec()),
+            6 => {
+                self[at] = Part::Bytes(
+                    at_number(&self[at]),
+                    [&b""[..], b"a", b"null", b"\xff", b"1000m"][numbers.below(5)].to_vec(),
+                )
+            }
             _ => match &mut self[at] {
                 Part::Number(_, value) => *value = 0,
                 Part::Bytes(_, content) => content.clear(),
