@@ -10,13 +10,13 @@
 //! # Ok::<_, windlass_protobuf::Error>(())
 //! ```
 //!
-//! [`decode`] returns what [`windlass_protobuf::decode`] returns, in a third of the time. That function decodes into any
-//! type, by a table and serde. This crate has a decoder for each built-in type, which writes the fields into the struct
-//! while it reads the message.
+//! [`decode`] returns what [`windlass_protobuf::decode`] returns, in less time. That function decodes into any type, by a
+//! table and serde. This crate has a decoder for each built-in type, which writes the fields into the struct while it reads
+//! the message.
 //!
 //! A generated decoder reads what API servers write. A value with an error, or with an encoding that no server uses, is
 //! decoded by windlass-protobuf, and so are the values of all other types. Such encodings are repeated or split fields,
-//! packed lists, map entries without a key or a value, invalid UTF-8, and messages nested more than 32 deep.
+//! packed lists, invalid UTF-8, and messages nested more than 32 deep.
 //!
 //! The modules. Each depends only on modules below it:
 //!
