@@ -79,7 +79,7 @@ impl<'t> Generator<'t> {
         let mut found = Vec::new();
         self.collect(source, message, &mut found)?;
         for (path, message) in found {
-            self.visit(&path, message).map_err(|error| format!("{message}: {error}"))?;
+            self.visit(&path, message)?;
         }
         Ok(())
     }
@@ -120,7 +120,7 @@ impl<'t> Generator<'t> {
             .to_owned();
         let all = self.sources.minors.iter().copied().collect();
         for (path, _) in self.kinds() {
-            let gates = self.gates(&self.source(path)?.minors, &all)?.join(" ");
+            let gates = gates(&self.source(path)?.minors, &all)?.join(" ");
             let gate = if gates.is_empty() { String::new() } else { format!(" [{gates}]") };
             out += &format!("    k8s_openapi::{path}{gate};\n");
         }
@@ -137,7 +137,7 @@ impl<'t> Generator<'t> {
                 let lines = self.lines(source, message)?;
                 format!("message! {{ k8s_openapi::{path} {blank}{{\n{}}} }}\n", indented(&lines))
             };
-            for gate in self.gates(&source.minors, &all)? {
+            for gate in gates(&source.minors, &all)? {
                 code = format!("k8s_openapi::{gate}! {{\n{}}}\n", indented(&code));
             }
             out += &format!("\n{code}");
@@ -165,11 +165,11 @@ impl<'t> Generator<'t> {
                 continue;
             };
             let minors: BTreeSet<u32> = member.types.keys().copied().collect();
-            let mut gates = self.gates(&minors, &source.minors)?;
-            if gates.len() > 1 {
+            let mut found = gates(&minors, &source.minors)?;
+            if found.len() > 1 {
                 return Err(format!("{message}.{name} was added and removed").into());
             }
-            let gate = gates.pop().map_or_else(String::new, |gate| format!(" [{gate} {}]", field.wire()));
+            let gate = found.pop().map_or_else(String::new, |gate| format!(" [{gate} {}]", field.wire()));
             let mode = self.mode(field, member)?;
             lines += &format!("{number} {mode} {}{gate};\n", member.ident);
         }
@@ -221,25 +221,25 @@ impl<'t> Generator<'t> {
         }
         Ok(false)
     }
+}
 
-    /// Returns the gates of what is in some minor versions, of those that have its surroundings.
-    fn gates(&self, minors: &BTreeSet<u32>, outer: &BTreeSet<u32>) -> Result<Vec<String>> {
-        let missing: BTreeSet<u32> = outer.difference(minors).copied().collect();
-        let (Some(first), Some(last)) = (minors.first(), minors.last()) else {
-            return Err("a type or field without minor version".into());
-        };
-        if let Some(gap) = missing.range(first..last).next() {
-            return Err(format!("a type or field is missing in 1.{gap}").into());
-        }
-        let mut gates = Vec::new();
-        if missing.first().is_some_and(|missing| missing < first) {
-            gates.push(format!("k8s_if_ge_1_{first}"));
-        }
-        if missing.last().is_some_and(|missing| missing > last) {
-            gates.push(format!("k8s_if_le_1_{last}"));
-        }
-        Ok(gates)
+/// Returns the gates of what is in some minor versions, of those that have its surroundings.
+fn gates(minors: &BTreeSet<u32>, outer: &BTreeSet<u32>) -> Result<Vec<String>> {
+    let missing: BTreeSet<u32> = outer.difference(minors).copied().collect();
+    let (Some(first), Some(last)) = (minors.first(), minors.last()) else {
+        return Err("a type or field without minor version".into());
+    };
+    if let Some(gap) = missing.range(first..last).next() {
+        return Err(format!("a type or field is missing in 1.{gap}").into());
     }
+    let mut gates = Vec::new();
+    if missing.first().is_some_and(|missing| missing < first) {
+        gates.push(format!("k8s_if_ge_1_{first}"));
+    }
+    if missing.last().is_some_and(|missing| missing > last) {
+        gates.push(format!("k8s_if_le_1_{last}"));
+    }
+    Ok(gates)
 }
 
 fn indented(lines: &str) -> String {
@@ -272,9 +272,87 @@ fn blank(path: &str, source: &Source) -> Result<String> {
         if !source.minors.iter().eq(member.types.keys()) {
             return Err(format!("{path} has no default, and {} is not in all minor versions", member.ident).into());
         }
-        let is_time = |ty: &Type| !ty.is_option && ["Time", "MicroTime"].iter().any(|time| ty.item.ends_with(time));
-        let value = if member.types.values().any(is_time) { "Value::blank()" } else { "Default::default()" };
-        fields += &format!("{}: {value}, ", member.ident);
+        let value = if member.types.values().all(|ty| ty.is_option) { "None" } else { "Value::blank()" };
+        fields += &format!("    {}: {value},\n", member.ident);
     }
-    Ok(format!("where Self {{ {fields}}}, "))
+    Ok(format!("where Self {{\n{fields}}}, "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "kinds x.io/v1 Kind Other\nmessage Kind\n1 metadata ObjectMeta o\n2 spec Spec o\nmessage ObjectMeta\n1 name s o\n\
+                         message Spec\n1 size i\n2 parts [Part o\n3 limits {Quantity o\n4 since *Time o\n5 - Inline\n6 old s o-36\n\
+                         7 added *b o+37\nmessage Part\n1 name s\nmessage Inline\n1 note s\nmessage Unused\n1 a s\n";
+
+    /// Returns a file of k8s-openapi.
+    fn file(name: &str, fields: &[(&str, &str, &str)]) -> String {
+        let members: String = fields.iter().map(|(_, ident, ty)| format!("    pub {ident}: {ty},\n\n")).collect();
+        let keys: String =
+            fields.iter().map(|(key, ident, _)| format!("            \"{key}\" => Field::Key_{ident},\n")).collect();
+        let kind = "const API_VERSION: &'static str = \"x.io/v1\";\nconst KIND: &'static str = \"Kind\";\n";
+        let kind = if name == "Kind" { kind } else { "" };
+        format!("#[derive(Clone, Default)]\npub struct {name} {{\n{members}}}\n{kind}{keys}")
+    }
+
+    fn sources(size: &str) -> Sources {
+        let text = "Option<std::string::String>";
+        let mut sources = Sources::default();
+        for minor in [36, 37] {
+            let added = if minor == 37 { vec![("added", "added", "Option<bool>")] } else { Vec::new() };
+            let spec = [
+                ("size", "size", size),
+                ("parts", "parts", "Option<std::vec::Vec<crate::api::x::v1::Part>>"),
+                ("limits", "limits", "Option<std::collections::BTreeMap<std::string::String, crate::api::Quantity>>"),
+                ("since", "since", "Option<crate::meta::Time>"),
+                ("note", "note_", text),
+                ("old", "old", text),
+            ];
+            let kind = [
+                ("metadata", "metadata", "crate::api::x::v1::ObjectMeta"),
+                ("spec", "spec", "Option<crate::api::x::v1::Spec>"),
+            ];
+            sources.minors.push(minor);
+            sources.add(minor, "api::x::v1", &file("Kind", &kind));
+            sources.add(minor, "api::x::v1", &file("ObjectMeta", &[("name", "name", text)]));
+            sources.add(minor, "api::x::v1", &file("Spec", &[&spec[..], &added].concat()));
+            sources.add(minor, "api::x::v1", &file("Part", &[("name", "name", "std::string::String")]));
+            sources.add(minor, "api::x::v1", &file("Unused", &[]));
+        }
+        sources
+    }
+
+    #[test]
+    fn kinds_and_their_parts_have_decoders() {
+        let generator = Generator::new(Table::parse(TABLE).unwrap(), sources("Option<i32>")).unwrap();
+        let source = generator.render().unwrap();
+        for code in [
+            "kinds! {\n    k8s_openapi::api::x::v1::Kind;\n}",
+            "message! { k8s_openapi::api::x::v1::Kind {\n    1 keep metadata;\n    2 fill spec;\n} }",
+            "    1 fill size;\n    2 list parts;\n    3 map limits;\n    4 keep since;\n    5 complete {\n        1 fill note_;\n    };\n    \
+             6 skip BYTES;\n    7 keep added [k8s_if_ge_1_37 VARINT];\n",
+            "message! { k8s_openapi::api::x::v1::Part {\n    1 keep name;\n} }",
+            "message! { k8s_openapi::api::x::v1::ObjectMeta {\n    1 omit name;\n} }",
+        ] {
+            assert!(source.contains(code), "{code}\nin\n{source}");
+        }
+        assert!(!source.contains("Unused"), "{source}");
+        assert_eq!(clientset::formatted(&source).unwrap(), source);
+    }
+
+    #[test]
+    fn field_with_another_type_is_an_error() {
+        let error = Generator::new(Table::parse(TABLE).unwrap(), sources("i64")).err().unwrap().to_string();
+        assert!(error.starts_with("Spec.size: i is not Type"), "{error}");
+    }
+
+    #[test]
+    fn gates_are_the_minor_versions_of_a_type() {
+        let all = BTreeSet::from([33, 34, 35]);
+        let gates = |minors: &[u32]| gates(&minors.iter().copied().collect(), &all).map_err(|error| error.to_string());
+        assert_eq!(gates(&[33, 34, 35]).unwrap(), [""; 0]);
+        assert_eq!(gates(&[34]).unwrap(), ["k8s_if_ge_1_34", "k8s_if_le_1_34"]);
+        assert_eq!(gates(&[33, 35]).unwrap_err(), "a type or field is missing in 1.34");
+    }
 }

@@ -3226,7 +3226,10 @@ message! { k8s_openapi::api::events::v1::Event {
     15 omit deprecated_count;
 } }
 
-message! { k8s_openapi::api::events::v1::EventSeries where Self { count: Default::default(), last_observed_time: Value::blank(), }, {
+message! { k8s_openapi::api::events::v1::EventSeries where Self {
+    count: Value::blank(),
+    last_observed_time: Value::blank(),
+}, {
     1 keep count;
     2 keep last_observed_time;
 } }
@@ -6241,7 +6244,14 @@ message! { k8s_openapi::apimachinery::pkg::apis::meta::v1::APIVersions {
     2 list server_address_by_client_cidrs;
 } }
 
-message! { k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition where Self { last_transition_time: Value::blank(), message: Default::default(), observed_generation: Default::default(), reason: Default::default(), status: Default::default(), type_: Default::default(), }, {
+message! { k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition where Self {
+    last_transition_time: Value::blank(),
+    message: Value::blank(),
+    observed_generation: None,
+    reason: Value::blank(),
+    status: Value::blank(),
+    type_: Value::blank(),
+}, {
     1 keep type_;
     2 keep status;
     3 omit observed_generation;

@@ -31,7 +31,7 @@ const INTEGER: u64 = 0;
 const STRING: u64 = 1;
 
 /// Reads fields 1 to N of a message, each at most once and in this order. Other fields are unusual.
-fn parts<'a, const N: usize>(message: &'a [u8]) -> Result<[Option<Field<'a>>; N]> {
+fn parts<const N: usize>(message: &[u8]) -> Result<[Option<Field<'_>>; N]> {
     let mut rest = Fields::new(message);
     let mut parts = [None; N];
     for (number, part) in (1..).zip(&mut parts) {

@@ -174,7 +174,7 @@ impl Parts {
                 self[at] = Part::Bytes(
                     at_number(&self[at]),
                     [&b""[..], b"a", b"null", b"\xff", b"1000m"][numbers.below(5)].to_vec(),
-                )
+                );
             }
             _ => match &mut self[at] {
                 Part::Number(_, value) => *value = 0,

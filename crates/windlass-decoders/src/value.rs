@@ -191,7 +191,7 @@ impl Value for String {
 
     #[inline]
     fn read<L: Limits>(&mut self, field: Field<'_>, _level: u32) -> Result<State> {
-        *self = field.text()?.to_owned();
+        *self = Self::from(field.text()?);
         Ok(State::Value)
     }
 

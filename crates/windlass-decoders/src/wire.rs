@@ -78,10 +78,7 @@ impl<'a> Fields<'a> {
         let tag = self.varint()?;
         // The low three bits are the wire type. A number has at most 29 bits.
         let wire = (tag & 7) as u8;
-        let number = match u32::try_from(tag >> 3) {
-            Ok(number @ 1..=0x1FFF_FFFF) => number,
-            _ => return Err(Unusual),
-        };
+        let Ok(number @ 1..=0x1FFF_FFFF) = u32::try_from(tag >> 3) else { return Err(Unusual) };
         let mut field = Field { number, wire, value: 0, content: &[] };
         match wire {
             VARINT => field.value = self.varint()?,

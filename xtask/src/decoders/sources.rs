@@ -80,7 +80,7 @@ impl Sources {
     }
 
     /// Adds the type of a file.
-    fn add(&mut self, minor: u32, module: &str, text: &str) {
+    pub(super) fn add(&mut self, minor: u32, module: &str, text: &str) {
         let Some((before, after)) = text.split_once("\npub struct ") else { return };
         let name: String = after.chars().take_while(char::is_ascii_alphanumeric).collect();
         let rest = &after[name.len()..];
