@@ -218,7 +218,6 @@ fn objects_of_the_corpus_are_decoded_by_the_generated_decoders() {
     // The schema has an item and a dependency that are null, which only the decoder of JSON accepts.
     assert_eq!(other, [("apiextensions.k8s.io/v1", "CustomResourceDefinition")]);
     assert!(kinds > 90 && decoded > 150, "{decoded} objects of {kinds} kinds");
-    assert_eq!(other, [("", ""); 0]);
 }
 
 #[test]
