@@ -147,16 +147,17 @@ impl<'t> Generator<'t> {
 
     /// Returns the lines of a message's fields.
     fn lines(&self, source: &Source, message: &str) -> Result<String> {
-        let mut lines = String::new();
+        let (mut lines, mut filled) = (String::new(), String::new());
         for field in self.fields(message)? {
             let Field { number, name, .. } = field;
             if *number >= FIELDS {
                 return Err(format!("{message}.{name} has the number {number}").into());
             }
             if field.form == Form::Embedded {
-                let mode = if self.is_filled(source, field.item)? { "complete" } else { "embedded" };
-                let inner = indented(&self.lines(source, field.item)?);
-                lines += &format!("{number} {mode} {{\n{inner}}};\n");
+                lines += &format!("{number} embedded {{\n{}}};\n", indented(&self.lines(source, field.item)?));
+                if self.is_filled(source, field.item)? {
+                    filled += &format!("{number} embedded;\n");
+                }
                 continue;
             }
             let member = source.fields.get(*name).filter(|_| field.is_current);
@@ -169,26 +170,28 @@ impl<'t> Generator<'t> {
             if found.len() > 1 {
                 return Err(format!("{message}.{name} was added and removed").into());
             }
-            let gate = found.pop().map_or_else(String::new, |gate| format!(" [{gate} {}]", field.wire()));
-            let mode = self.mode(field, member)?;
-            lines += &format!("{number} {mode} {}{gate};\n", member.ident);
+            let gate = found.pop();
+            let suffix = gate.as_ref().map_or_else(String::new, |gate| format!(" [{gate} {}]", field.wire()));
+            let mode = match field.form {
+                Form::List => "list",
+                Form::Map => "map",
+                Form::Value if field.omit_empty && !field.is_struct() => "omit",
+                _ => "keep",
+            };
+            lines += &format!("{number} {mode} {}{suffix};\n", member.ident);
+            if self.has_zero(field, member)? {
+                let suffix = gate.map_or_else(String::new, |gate| format!(" [{gate}]"));
+                filled += &format!("{number} {}{suffix};\n", member.ident);
+            }
         }
-        Ok(lines)
-    }
-
-    /// Returns the mode of a field, the name of a function.
-    fn mode(&self, field: &Field<'_>, member: &Member) -> Result<&'static str> {
-        Ok(match field.form {
-            Form::List => "list",
-            Form::Map => "map",
-            Form::Value if field.omit_empty && !field.is_struct() => "omit",
-            Form::Value if self.has_zero(field, member)? => "fill",
-            _ => "keep",
-        })
+        Ok(if filled.is_empty() { lines } else { format!("{lines}fill:\n{filled}") })
     }
 
     /// Reports whether an absent field has a value that differs from the default of its type.
     fn has_zero(&self, field: &Field<'_>, member: &Member) -> Result<bool> {
+        if field.form != Form::Value || field.omit_empty && !field.is_struct() {
+            return Ok(false);
+        }
         let is_option = member.types.values().any(|ty| ty.is_option);
         Ok(match field.item {
             // Both are null, or the zero time.
@@ -212,7 +215,7 @@ impl<'t> Generator<'t> {
         for field in self.fields(message)? {
             let is_filled = match (field.form, source.fields.get(field.name)) {
                 (Form::Embedded, _) => self.is_filled(source, field.item)?,
-                (_, Some(member)) if field.is_current => self.mode(field, member)? == "fill",
+                (_, Some(member)) if field.is_current => self.has_zero(field, member)?,
                 _ => false,
             };
             if is_filled {
@@ -329,9 +332,9 @@ mod tests {
         let source = generator.render().unwrap();
         for code in [
             "kinds! {\n    k8s_openapi::api::x::v1::Kind;\n}",
-            "message! { k8s_openapi::api::x::v1::Kind {\n    1 keep metadata;\n    2 fill spec;\n} }",
-            "    1 fill size;\n    2 list parts;\n    3 map limits;\n    4 keep since;\n    5 complete {\n        1 fill note_;\n    };\n    \
-             6 skip BYTES;\n    7 keep added [k8s_if_ge_1_37 VARINT];\n",
+            "message! { k8s_openapi::api::x::v1::Kind {\n    1 keep metadata;\n    2 keep spec;\n    fill:\n    2 spec;\n} }",
+            "    1 keep size;\n    2 list parts;\n    3 map limits;\n    4 keep since;\n    5 embedded {\n        1 keep note_;\n        fill:\n        1 note_;\n    };\n    \
+             6 skip BYTES;\n    7 keep added [k8s_if_ge_1_37 VARINT];\n    fill:\n    1 size;\n    5 embedded;\n",
             "message! { k8s_openapi::api::x::v1::Part {\n    1 keep name;\n} }",
             "message! { k8s_openapi::api::x::v1::ObjectMeta {\n    1 omit name;\n} }",
         ] {

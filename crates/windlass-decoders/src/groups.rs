@@ -167,14 +167,18 @@ message! { k8s_openapi::api::admissionregistration::v1::MatchResources {
 k8s_openapi::k8s_if_ge_1_36! {
     message! { k8s_openapi::api::admissionregistration::v1::MutatingAdmissionPolicy {
         1 keep metadata;
-        2 fill spec;
+        2 keep spec;
+        fill:
+        2 spec;
     } }
 }
 
 k8s_openapi::k8s_if_ge_1_36! {
     message! { k8s_openapi::api::admissionregistration::v1::MutatingAdmissionPolicyBinding {
         1 keep metadata;
-        2 fill spec;
+        2 keep spec;
+        fill:
+        2 spec;
     } }
 }
 
@@ -274,13 +278,18 @@ message! { k8s_openapi::api::admissionregistration::v1::TypeChecking {
 
 message! { k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding {
     1 keep metadata;
-    2 fill spec;
+    2 keep spec;
+    fill:
+    2 spec;
 } }
 
 message! { k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBindingSpec {
@@ -366,12 +375,16 @@ message! { k8s_openapi::api::admissionregistration::v1alpha1::MatchResources {
 
 message! { k8s_openapi::api::admissionregistration::v1alpha1::MutatingAdmissionPolicy {
     1 keep metadata;
-    2 fill spec;
+    2 keep spec;
+    fill:
+    2 spec;
 } }
 
 message! { k8s_openapi::api::admissionregistration::v1alpha1::MutatingAdmissionPolicyBinding {
     1 keep metadata;
-    2 fill spec;
+    2 keep spec;
+    fill:
+    2 spec;
 } }
 
 message! { k8s_openapi::api::admissionregistration::v1alpha1::MutatingAdmissionPolicyBindingSpec {
@@ -468,14 +481,18 @@ message! { k8s_openapi::api::admissionregistration::v1beta1::MatchResources {
 k8s_openapi::k8s_if_ge_1_34! {
     message! { k8s_openapi::api::admissionregistration::v1beta1::MutatingAdmissionPolicy {
         1 keep metadata;
-        2 fill spec;
+        2 keep spec;
+        fill:
+        2 spec;
     } }
 }
 
 k8s_openapi::k8s_if_ge_1_34! {
     message! { k8s_openapi::api::admissionregistration::v1beta1::MutatingAdmissionPolicyBinding {
         1 keep metadata;
-        2 fill spec;
+        2 keep spec;
+        fill:
+        2 spec;
     } }
 }
 
@@ -541,15 +558,20 @@ k8s_openapi::k8s_if_le_1_33! {
 k8s_openapi::k8s_if_le_1_33! {
     message! { k8s_openapi::api::admissionregistration::v1beta1::ValidatingAdmissionPolicy {
         1 keep metadata;
-        2 fill spec;
-        3 fill status;
+        2 keep spec;
+        3 keep status;
+        fill:
+        2 spec;
+        3 status;
     } }
 }
 
 k8s_openapi::k8s_if_le_1_33! {
     message! { k8s_openapi::api::admissionregistration::v1beta1::ValidatingAdmissionPolicyBinding {
         1 keep metadata;
-        2 fill spec;
+        2 keep spec;
+        fill:
+        2 spec;
     } }
 }
 
@@ -605,8 +627,11 @@ message! { k8s_openapi::api::apiserverinternal::v1alpha1::ServerStorageVersion {
 
 message! { k8s_openapi::api::apiserverinternal::v1alpha1::StorageVersion {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::apiserverinternal::v1alpha1::StorageVersionCondition {
@@ -629,29 +654,40 @@ message! { k8s_openapi::api::apiserverinternal::v1alpha1::StorageVersionStatus {
 message! { k8s_openapi::api::apps::v1::ControllerRevision {
     1 keep metadata;
     2 keep data;
-    3 fill revision;
+    3 keep revision;
+    fill:
+    3 revision;
 } }
 
 message! { k8s_openapi::api::apps::v1::DaemonSet {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::apps::v1::DaemonSetCondition {
-    1 fill type_;
-    2 fill status;
+    1 keep type_;
+    2 keep status;
     3 keep last_transition_time;
     4 omit reason;
     5 omit message;
+    fill:
+    1 type_;
+    2 status;
 } }
 
 message! { k8s_openapi::api::apps::v1::DaemonSetSpec {
     1 keep selector;
-    2 fill template;
-    3 fill update_strategy;
+    2 keep template;
+    3 keep update_strategy;
     4 omit min_ready_seconds;
     6 keep revision_history_limit;
+    fill:
+    2 template;
+    3 update_strategy;
 } }
 
 message! { k8s_openapi::api::apps::v1::DaemonSetStatus {
@@ -674,28 +710,37 @@ message! { k8s_openapi::api::apps::v1::DaemonSetUpdateStrategy {
 
 message! { k8s_openapi::api::apps::v1::Deployment {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::apps::v1::DeploymentCondition {
-    1 fill type_;
-    2 fill status;
+    1 keep type_;
+    2 keep status;
     6 keep last_update_time;
     7 keep last_transition_time;
     4 omit reason;
     5 omit message;
+    fill:
+    1 type_;
+    2 status;
 } }
 
 message! { k8s_openapi::api::apps::v1::DeploymentSpec {
     1 keep replicas;
     2 keep selector;
-    3 fill template;
-    4 fill strategy;
+    3 keep template;
+    4 keep strategy;
     5 omit min_ready_seconds;
     6 keep revision_history_limit;
     7 omit paused;
     9 keep progress_deadline_seconds;
+    fill:
+    3 template;
+    4 strategy;
 } }
 
 message! { k8s_openapi::api::apps::v1::DeploymentStatus {
@@ -717,23 +762,31 @@ message! { k8s_openapi::api::apps::v1::DeploymentStrategy {
 
 message! { k8s_openapi::api::apps::v1::ReplicaSet {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::apps::v1::ReplicaSetCondition {
-    1 fill type_;
-    2 fill status;
+    1 keep type_;
+    2 keep status;
     3 keep last_transition_time;
     4 omit reason;
     5 omit message;
+    fill:
+    1 type_;
+    2 status;
 } }
 
 message! { k8s_openapi::api::apps::v1::ReplicaSetSpec {
     1 keep replicas;
     4 omit min_ready_seconds;
     2 keep selector;
-    3 fill template;
+    3 keep template;
+    fill:
+    3 template;
 } }
 
 message! { k8s_openapi::api::apps::v1::ReplicaSetStatus {
@@ -763,20 +816,28 @@ message! { k8s_openapi::api::apps::v1::RollingUpdateStatefulSetStrategy {
 
 message! { k8s_openapi::api::apps::v1::StatefulSet {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::apps::v1::StatefulSetCondition {
-    1 fill type_;
-    2 fill status;
+    1 keep type_;
+    2 keep status;
     3 keep last_transition_time;
     4 omit reason;
     5 omit message;
+    fill:
+    1 type_;
+    2 status;
 } }
 
 message! { k8s_openapi::api::apps::v1::StatefulSetOrdinals {
-    1 fill start;
+    1 keep start;
+    fill:
+    1 start;
 } }
 
 message! { k8s_openapi::api::apps::v1::StatefulSetPersistentVolumeClaimRetentionPolicy {
@@ -787,15 +848,19 @@ message! { k8s_openapi::api::apps::v1::StatefulSetPersistentVolumeClaimRetention
 message! { k8s_openapi::api::apps::v1::StatefulSetSpec {
     1 keep replicas;
     2 keep selector;
-    3 fill template;
+    3 keep template;
     4 list volume_claim_templates;
-    5 fill service_name;
+    5 keep service_name;
     6 omit pod_management_policy;
-    7 fill update_strategy;
+    7 keep update_strategy;
     8 keep revision_history_limit;
     9 omit min_ready_seconds;
     10 keep persistent_volume_claim_retention_policy;
     11 keep ordinals;
+    fill:
+    3 template;
+    5 service_name;
+    7 update_strategy;
 } }
 
 message! { k8s_openapi::api::apps::v1::StatefulSetStatus {
@@ -808,7 +873,9 @@ message! { k8s_openapi::api::apps::v1::StatefulSetStatus {
     7 omit update_revision;
     9 keep collision_count;
     10 list conditions;
-    11 fill available_replicas;
+    11 keep available_replicas;
+    fill:
+    11 available_replicas;
 } }
 
 message! { k8s_openapi::api::apps::v1::StatefulSetUpdateStrategy {
@@ -825,17 +892,24 @@ message! { k8s_openapi::api::authentication::v1::BoundObjectReference {
 
 message! { k8s_openapi::api::authentication::v1::SelfSubjectReview {
     1 keep metadata;
-    2 fill status;
+    2 keep status;
+    fill:
+    2 status;
 } }
 
 message! { k8s_openapi::api::authentication::v1::SelfSubjectReviewStatus {
-    1 fill user_info;
+    1 keep user_info;
+    fill:
+    1 user_info;
 } }
 
 message! { k8s_openapi::api::authentication::v1::TokenRequest {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::authentication::v1::TokenRequestSpec {
@@ -846,14 +920,18 @@ message! { k8s_openapi::api::authentication::v1::TokenRequestSpec {
 } }
 
 message! { k8s_openapi::api::authentication::v1::TokenRequestStatus {
-    1 fill token;
+    1 keep token;
     2 keep expiration_timestamp;
+    fill:
+    1 token;
 } }
 
 message! { k8s_openapi::api::authentication::v1::TokenReview {
     1 keep metadata;
     2 keep spec;
-    3 fill status;
+    3 keep status;
+    fill:
+    3 status;
 } }
 
 message! { k8s_openapi::api::authentication::v1::TokenReviewSpec {
@@ -863,9 +941,11 @@ message! { k8s_openapi::api::authentication::v1::TokenReviewSpec {
 
 message! { k8s_openapi::api::authentication::v1::TokenReviewStatus {
     1 omit authenticated;
-    2 fill user;
+    2 keep user;
     4 list audiences;
     3 omit error;
+    fill:
+    2 user;
 } }
 
 message! { k8s_openapi::api::authentication::v1::UserInfo {
@@ -888,7 +968,9 @@ message! { k8s_openapi::api::authorization::v1::LabelSelectorAttributes {
 message! { k8s_openapi::api::authorization::v1::LocalSubjectAccessReview {
     1 keep metadata;
     2 keep spec;
-    3 fill status;
+    3 keep status;
+    fill:
+    3 status;
 } }
 
 message! { k8s_openapi::api::authorization::v1::NonResourceAttributes {
@@ -923,7 +1005,9 @@ message! { k8s_openapi::api::authorization::v1::ResourceRule {
 message! { k8s_openapi::api::authorization::v1::SelfSubjectAccessReview {
     1 keep metadata;
     2 keep spec;
-    3 fill status;
+    3 keep status;
+    fill:
+    3 status;
 } }
 
 message! { k8s_openapi::api::authorization::v1::SelfSubjectAccessReviewSpec {
@@ -934,7 +1018,9 @@ message! { k8s_openapi::api::authorization::v1::SelfSubjectAccessReviewSpec {
 message! { k8s_openapi::api::authorization::v1::SelfSubjectRulesReview {
     1 keep metadata;
     2 keep spec;
-    3 fill status;
+    3 keep status;
+    fill:
+    3 status;
 } }
 
 message! { k8s_openapi::api::authorization::v1::SelfSubjectRulesReviewSpec {
@@ -944,7 +1030,9 @@ message! { k8s_openapi::api::authorization::v1::SelfSubjectRulesReviewSpec {
 message! { k8s_openapi::api::authorization::v1::SubjectAccessReview {
     1 keep metadata;
     2 keep spec;
-    3 fill status;
+    3 keep status;
+    fill:
+    3 status;
 } }
 
 message! { k8s_openapi::api::authorization::v1::SubjectAccessReviewSpec {
@@ -978,8 +1066,11 @@ message! { k8s_openapi::api::autoscaling::v1::CrossVersionObjectReference {
 
 message! { k8s_openapi::api::autoscaling::v1::HorizontalPodAutoscaler {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::autoscaling::v1::HorizontalPodAutoscalerSpec {
@@ -999,8 +1090,11 @@ message! { k8s_openapi::api::autoscaling::v1::HorizontalPodAutoscalerStatus {
 
 message! { k8s_openapi::api::autoscaling::v1::Scale {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::autoscaling::v1::ScaleSpec {
@@ -1055,8 +1149,11 @@ message! { k8s_openapi::api::autoscaling::v2::HPAScalingRules {
 
 message! { k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerBehavior {
@@ -1160,8 +1257,11 @@ message! { k8s_openapi::api::autoscaling::v2::ResourceMetricStatus {
 
 message! { k8s_openapi::api::batch::v1::CronJob {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::batch::v1::CronJobSpec {
@@ -1170,9 +1270,11 @@ message! { k8s_openapi::api::batch::v1::CronJobSpec {
     2 keep starting_deadline_seconds;
     3 omit concurrency_policy;
     4 keep suspend;
-    5 fill job_template;
+    5 keep job_template;
     6 keep successful_jobs_history_limit;
     7 keep failed_jobs_history_limit;
+    fill:
+    5 job_template;
 } }
 
 message! { k8s_openapi::api::batch::v1::CronJobStatus {
@@ -1183,8 +1285,11 @@ message! { k8s_openapi::api::batch::v1::CronJobStatus {
 
 message! { k8s_openapi::api::batch::v1::Job {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::batch::v1::JobCondition {
@@ -1216,13 +1321,15 @@ message! { k8s_openapi::api::batch::v1::JobSpec {
     13 keep max_failed_indexes;
     4 keep selector;
     5 keep manual_selector;
-    6 fill template;
+    6 keep template;
     8 keep ttl_seconds_after_finished;
     9 keep completion_mode;
     10 keep suspend;
     14 keep pod_replacement_policy;
     15 keep managed_by;
     17 keep scheduling [k8s_if_ge_1_37 BYTES];
+    fill:
+    6 template;
 } }
 
 message! { k8s_openapi::api::batch::v1::JobStatus {
@@ -1240,8 +1347,11 @@ message! { k8s_openapi::api::batch::v1::JobStatus {
 } }
 
 message! { k8s_openapi::api::batch::v1::JobTemplateSpec {
-    1 fill metadata;
-    2 fill spec;
+    1 keep metadata;
+    2 keep spec;
+    fill:
+    1 metadata;
+    2 spec;
 } }
 
 message! { k8s_openapi::api::batch::v1::PodFailurePolicy {
@@ -1256,7 +1366,9 @@ message! { k8s_openapi::api::batch::v1::PodFailurePolicyOnExitCodesRequirement {
 
 message! { k8s_openapi::api::batch::v1::PodFailurePolicyOnPodConditionsPattern {
     1 keep type_;
-    2 fill status;
+    2 keep status;
+    fill:
+    2 status;
 } }
 
 message! { k8s_openapi::api::batch::v1::PodFailurePolicyRule {
@@ -1282,7 +1394,9 @@ message! { k8s_openapi::api::batch::v1::UncountedTerminatedPods {
 message! { k8s_openapi::api::certificates::v1::CertificateSigningRequest {
     1 keep metadata;
     2 keep spec;
-    3 fill status;
+    3 keep status;
+    fill:
+    3 status;
 } }
 
 message! { k8s_openapi::api::certificates::v1::CertificateSigningRequestCondition {
@@ -1328,7 +1442,9 @@ k8s_openapi::k8s_if_ge_1_37! {
     message! { k8s_openapi::api::certificates::v1::PodCertificateRequest {
         1 keep metadata;
         2 keep spec;
-        3 fill status;
+        3 keep status;
+        fill:
+        3 status;
     } }
 }
 
@@ -1376,7 +1492,9 @@ k8s_openapi::k8s_if_le_1_34! {
         message! { k8s_openapi::api::certificates::v1alpha1::PodCertificateRequest {
             1 keep metadata;
             2 keep spec;
-            3 fill status;
+            3 keep status;
+            fill:
+            3 status;
         } }
     }
 }
@@ -1424,7 +1542,9 @@ k8s_openapi::k8s_if_ge_1_35! {
     message! { k8s_openapi::api::certificates::v1beta1::PodCertificateRequest {
         1 keep metadata;
         2 keep spec;
-        3 fill status;
+        3 keep status;
+        fill:
+        3 status;
     } }
 }
 
@@ -1457,7 +1577,9 @@ k8s_openapi::k8s_if_ge_1_35! {
 
 message! { k8s_openapi::api::coordination::v1::Lease {
     1 keep metadata;
-    2 fill spec;
+    2 keep spec;
+    fill:
+    2 spec;
 } }
 
 message! { k8s_openapi::api::coordination::v1::LeaseSpec {
@@ -1472,7 +1594,9 @@ message! { k8s_openapi::api::coordination::v1::LeaseSpec {
 
 message! { k8s_openapi::api::coordination::v1alpha2::LeaseCandidate {
     1 keep metadata;
-    2 fill spec;
+    2 keep spec;
+    fill:
+    2 spec;
 } }
 
 message! { k8s_openapi::api::coordination::v1alpha2::LeaseCandidateSpec {
@@ -1486,7 +1610,9 @@ message! { k8s_openapi::api::coordination::v1alpha2::LeaseCandidateSpec {
 
 message! { k8s_openapi::api::coordination::v1beta1::LeaseCandidate {
     1 keep metadata;
-    2 fill spec;
+    2 keep spec;
+    fill:
+    2 spec;
 } }
 
 message! { k8s_openapi::api::coordination::v1beta1::LeaseCandidateSpec {
@@ -1688,7 +1814,7 @@ message! { k8s_openapi::api::core::v1::Container {
     6 list ports;
     19 list env_from;
     7 list env;
-    8 fill resources;
+    8 keep resources;
     23 list resize_policy;
     24 keep restart_policy;
     25 list restart_policy_rules [k8s_if_ge_1_34 BYTES];
@@ -1705,6 +1831,8 @@ message! { k8s_openapi::api::core::v1::Container {
     16 omit stdin;
     17 omit stdin_once;
     18 omit tty;
+    fill:
+    8 resources;
 } }
 
 k8s_openapi::k8s_if_ge_1_34! {
@@ -1774,8 +1902,8 @@ message! { k8s_openapi::api::core::v1::ContainerStateWaiting {
 
 message! { k8s_openapi::api::core::v1::ContainerStatus {
     1 keep name;
-    2 fill state;
-    3 fill last_state;
+    2 keep state;
+    3 keep last_state;
     4 keep ready;
     5 keep restart_count;
     6 keep image;
@@ -1788,6 +1916,9 @@ message! { k8s_openapi::api::core::v1::ContainerStatus {
     13 keep user;
     14 list allocated_resources_status;
     15 keep stop_signal;
+    fill:
+    2 state;
+    3 last_state;
 } }
 
 message! { k8s_openapi::api::core::v1::ContainerUser {
@@ -1868,7 +1999,7 @@ message! { k8s_openapi::api::core::v1::EnvVarSource {
 } }
 
 message! { k8s_openapi::api::core::v1::EphemeralContainer {
-    1 complete {
+    1 embedded {
         1 keep name;
         2 omit image;
         3 list command;
@@ -1877,7 +2008,7 @@ message! { k8s_openapi::api::core::v1::EphemeralContainer {
         6 list ports;
         19 list env_from;
         7 list env;
-        8 fill resources;
+        8 keep resources;
         23 list resize_policy;
         24 keep restart_policy;
         25 list restart_policy_rules [k8s_if_ge_1_34 BYTES];
@@ -1894,8 +2025,12 @@ message! { k8s_openapi::api::core::v1::EphemeralContainer {
         16 omit stdin;
         17 omit stdin_once;
         18 omit tty;
+        fill:
+        8 resources;
     };
     2 omit target_container_name;
+    fill:
+    1 embedded;
 } }
 
 message! { k8s_openapi::api::core::v1::EphemeralVolumeSource {
@@ -1907,7 +2042,7 @@ message! { k8s_openapi::api::core::v1::Event {
     2 keep involved_object;
     3 omit reason;
     4 omit message;
-    5 fill source;
+    5 keep source;
     6 keep first_timestamp;
     7 keep last_timestamp;
     8 omit count;
@@ -1916,8 +2051,12 @@ message! { k8s_openapi::api::core::v1::Event {
     11 keep series;
     12 omit action;
     13 keep related;
-    14 fill reporting_component;
-    15 fill reporting_instance;
+    14 keep reporting_component;
+    15 keep reporting_instance;
+    fill:
+    5 source;
+    14 reporting_component;
+    15 reporting_instance;
 } }
 
 message! { k8s_openapi::api::core::v1::EventSeries {
@@ -2100,7 +2239,9 @@ message! { k8s_openapi::api::core::v1::LifecycleHandler {
 
 message! { k8s_openapi::api::core::v1::LimitRange {
     1 keep metadata;
-    2 fill spec;
+    2 keep spec;
+    fill:
+    2 spec;
 } }
 
 message! { k8s_openapi::api::core::v1::LimitRangeItem {
@@ -2155,8 +2296,11 @@ message! { k8s_openapi::api::core::v1::NFSVolumeSource {
 
 message! { k8s_openapi::api::core::v1::Namespace {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::core::v1::NamespaceCondition {
@@ -2178,8 +2322,11 @@ message! { k8s_openapi::api::core::v1::NamespaceStatus {
 
 message! { k8s_openapi::api::core::v1::Node {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::core::v1::NodeAddress {
@@ -2238,7 +2385,9 @@ message! { k8s_openapi::api::core::v1::NodeConfigStatus {
 } }
 
 message! { k8s_openapi::api::core::v1::NodeDaemonEndpoints {
-    1 fill kubelet_endpoint;
+    1 keep kubelet_endpoint;
+    fill:
+    1 kubelet_endpoint;
 } }
 
 message! { k8s_openapi::api::core::v1::NodeFeatures {
@@ -2252,8 +2401,10 @@ k8s_openapi::k8s_if_ge_1_37! {
 }
 
 message! { k8s_openapi::api::core::v1::NodeRuntimeHandler {
-    1 fill name;
+    1 keep name;
     2 keep features;
+    fill:
+    1 name;
 } }
 
 message! { k8s_openapi::api::core::v1::NodeRuntimeHandlerFeatures {
@@ -2293,8 +2444,8 @@ message! { k8s_openapi::api::core::v1::NodeStatus {
     3 omit phase;
     4 list conditions;
     5 list addresses;
-    6 fill daemon_endpoints;
-    7 fill node_info;
+    6 keep daemon_endpoints;
+    7 keep node_info;
     8 list images;
     9 list volumes_in_use;
     10 list volumes_attached;
@@ -2302,6 +2453,9 @@ message! { k8s_openapi::api::core::v1::NodeStatus {
     12 list runtime_handlers;
     13 keep features;
     14 list declared_features [k8s_if_ge_1_35 BYTES];
+    fill:
+    6 daemon_endpoints;
+    7 node_info;
 } }
 
 message! { k8s_openapi::api::core::v1::NodeSwapStatus {
@@ -2340,14 +2494,20 @@ message! { k8s_openapi::api::core::v1::ObjectReference {
 
 message! { k8s_openapi::api::core::v1::PersistentVolume {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::core::v1::PersistentVolumeClaim {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::core::v1::PersistentVolumeClaimCondition {
@@ -2362,13 +2522,15 @@ message! { k8s_openapi::api::core::v1::PersistentVolumeClaimCondition {
 message! { k8s_openapi::api::core::v1::PersistentVolumeClaimSpec {
     1 list access_modes;
     4 keep selector;
-    2 fill resources;
+    2 keep resources;
     3 omit volume_name;
     5 keep storage_class_name;
     6 keep volume_mode;
     7 keep data_source;
     8 keep data_source_ref;
     9 keep volume_attributes_class_name;
+    fill:
+    2 resources;
 } }
 
 message! { k8s_openapi::api::core::v1::PersistentVolumeClaimStatus {
@@ -2384,8 +2546,11 @@ message! { k8s_openapi::api::core::v1::PersistentVolumeClaimStatus {
 } }
 
 message! { k8s_openapi::api::core::v1::PersistentVolumeClaimTemplate {
-    1 fill metadata;
-    2 fill spec;
+    1 keep metadata;
+    2 keep spec;
+    fill:
+    1 metadata;
+    2 spec;
 } }
 
 message! { k8s_openapi::api::core::v1::PersistentVolumeClaimVolumeSource {
@@ -2443,8 +2608,11 @@ message! { k8s_openapi::api::core::v1::PhotonPersistentDiskVolumeSource {
 
 message! { k8s_openapi::api::core::v1::Pod {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::core::v1::PodAffinity {
@@ -2630,12 +2798,17 @@ message! { k8s_openapi::api::core::v1::PodStatus {
 
 message! { k8s_openapi::api::core::v1::PodTemplate {
     1 keep metadata;
-    2 fill template;
+    2 keep template;
+    fill:
+    2 template;
 } }
 
 message! { k8s_openapi::api::core::v1::PodTemplateSpec {
-    1 fill metadata;
-    2 fill spec;
+    1 keep metadata;
+    2 keep spec;
+    fill:
+    1 metadata;
+    2 spec;
 } }
 
 k8s_openapi::k8s_if_ge_1_37! {
@@ -2717,8 +2890,11 @@ message! { k8s_openapi::api::core::v1::RBDVolumeSource {
 
 message! { k8s_openapi::api::core::v1::ReplicationController {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::core::v1::ReplicationControllerCondition {
@@ -2753,7 +2929,9 @@ message! { k8s_openapi::api::core::v1::ResourceClaim {
 message! { k8s_openapi::api::core::v1::ResourceFieldSelector {
     1 omit container_name;
     2 keep resource;
-    3 fill divisor;
+    3 keep divisor;
+    fill:
+    3 divisor;
 } }
 
 message! { k8s_openapi::api::core::v1::ResourceHealth {
@@ -2764,8 +2942,11 @@ message! { k8s_openapi::api::core::v1::ResourceHealth {
 
 message! { k8s_openapi::api::core::v1::ResourceQuota {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::core::v1::ResourceQuotaSpec {
@@ -2899,8 +3080,11 @@ message! { k8s_openapi::api::core::v1::SecurityContext {
 
 message! { k8s_openapi::api::core::v1::Service {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::core::v1::ServiceAccount {
@@ -2922,8 +3106,10 @@ message! { k8s_openapi::api::core::v1::ServicePort {
     2 omit protocol;
     6 keep app_protocol;
     3 keep port;
-    4 fill target_port;
+    4 keep target_port;
     5 omit node_port;
+    fill:
+    4 target_port;
 } }
 
 message! { k8s_openapi::api::core::v1::ServiceSpec {
@@ -2950,8 +3136,10 @@ message! { k8s_openapi::api::core::v1::ServiceSpec {
 } }
 
 message! { k8s_openapi::api::core::v1::ServiceStatus {
-    1 fill load_balancer;
+    1 keep load_balancer;
     2 list conditions;
+    fill:
+    1 load_balancer;
 } }
 
 message! { k8s_openapi::api::core::v1::SessionAffinityConfig {
@@ -3166,13 +3354,15 @@ k8s_openapi::k8s_if_le_1_35! {
 
 message! { k8s_openapi::api::discovery::v1::Endpoint {
     1 list addresses;
-    2 fill conditions;
+    2 keep conditions;
     3 keep hostname;
     4 keep target_ref;
     5 map deprecated_topology;
     6 keep node_name;
     7 keep zone;
     8 keep hints;
+    fill:
+    2 conditions;
 } }
 
 message! { k8s_openapi::api::discovery::v1::EndpointConditions {
@@ -3216,14 +3406,17 @@ message! { k8s_openapi::api::events::v1::Event {
     5 omit reporting_instance;
     6 omit action;
     7 omit reason;
-    8 fill regarding;
+    8 keep regarding;
     9 keep related;
     10 omit note;
     11 omit type_;
-    12 fill deprecated_source;
+    12 keep deprecated_source;
     13 keep deprecated_first_timestamp;
     14 keep deprecated_last_timestamp;
     15 omit deprecated_count;
+    fill:
+    8 regarding;
+    12 deprecated_source;
 } }
 
 message! { k8s_openapi::api::events::v1::EventSeries where Self {
@@ -3245,8 +3438,11 @@ message! { k8s_openapi::api::flowcontrol::v1::FlowDistinguisherMethod {
 
 message! { k8s_openapi::api::flowcontrol::v1::FlowSchema {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::flowcontrol::v1::FlowSchemaCondition {
@@ -3259,9 +3455,11 @@ message! { k8s_openapi::api::flowcontrol::v1::FlowSchemaCondition {
 
 message! { k8s_openapi::api::flowcontrol::v1::FlowSchemaSpec {
     1 keep priority_level_configuration;
-    2 fill matching_precedence;
+    2 keep matching_precedence;
     3 keep distinguisher_method;
     4 list rules;
+    fill:
+    2 matching_precedence;
 } }
 
 message! { k8s_openapi::api::flowcontrol::v1::FlowSchemaStatus {
@@ -3279,9 +3477,11 @@ message! { k8s_openapi::api::flowcontrol::v1::LimitResponse {
 
 message! { k8s_openapi::api::flowcontrol::v1::LimitedPriorityLevelConfiguration {
     1 keep nominal_concurrency_shares;
-    2 fill limit_response;
+    2 keep limit_response;
     3 keep lendable_percent;
     4 keep borrowing_limit_percent;
+    fill:
+    2 limit_response;
 } }
 
 message! { k8s_openapi::api::flowcontrol::v1::NonResourcePolicyRule {
@@ -3297,8 +3497,11 @@ message! { k8s_openapi::api::flowcontrol::v1::PolicyRulesWithSubjects {
 
 message! { k8s_openapi::api::flowcontrol::v1::PriorityLevelConfiguration {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::flowcontrol::v1::PriorityLevelConfigurationCondition {
@@ -3324,9 +3527,13 @@ message! { k8s_openapi::api::flowcontrol::v1::PriorityLevelConfigurationStatus {
 } }
 
 message! { k8s_openapi::api::flowcontrol::v1::QueuingConfiguration {
-    1 fill queues;
-    2 fill hand_size;
-    3 fill queue_length_limit;
+    1 keep queues;
+    2 keep hand_size;
+    3 keep queue_length_limit;
+    fill:
+    1 queues;
+    2 hand_size;
+    3 queue_length_limit;
 } }
 
 message! { k8s_openapi::api::flowcontrol::v1::ResourcePolicyRule {
@@ -3357,7 +3564,9 @@ k8s_openapi::k8s_if_ge_1_37! {
     message! { k8s_openapi::api::lifecycle::v1alpha1::Eviction {
         1 keep metadata;
         2 keep spec;
-        3 fill status;
+        3 keep status;
+        fill:
+        3 status;
     } }
 }
 
@@ -3372,7 +3581,9 @@ k8s_openapi::k8s_if_ge_1_37! {
     message! { k8s_openapi::api::lifecycle::v1alpha1::EvictionRequest {
         1 keep metadata;
         2 keep spec;
-        3 fill status;
+        3 keep status;
+        fill:
+        3 status;
     } }
 }
 
@@ -3464,7 +3675,9 @@ message! { k8s_openapi::api::networking::v1::HTTPIngressRuleValue {
 
 message! { k8s_openapi::api::networking::v1::IPAddress {
     1 keep metadata;
-    2 fill spec;
+    2 keep spec;
+    fill:
+    2 spec;
 } }
 
 message! { k8s_openapi::api::networking::v1::IPAddressSpec {
@@ -3478,8 +3691,11 @@ message! { k8s_openapi::api::networking::v1::IPBlock {
 
 message! { k8s_openapi::api::networking::v1::Ingress {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::networking::v1::IngressBackend {
@@ -3489,7 +3705,9 @@ message! { k8s_openapi::api::networking::v1::IngressBackend {
 
 message! { k8s_openapi::api::networking::v1::IngressClass {
     1 keep metadata;
-    2 fill spec;
+    2 keep spec;
+    fill:
+    2 spec;
 } }
 
 message! { k8s_openapi::api::networking::v1::IngressClassParametersReference {
@@ -3530,7 +3748,9 @@ message! { k8s_openapi::api::networking::v1::IngressRule {
 
 message! { k8s_openapi::api::networking::v1::IngressServiceBackend {
     1 keep name;
-    2 fill port;
+    2 keep port;
+    fill:
+    2 port;
 } }
 
 message! { k8s_openapi::api::networking::v1::IngressSpec {
@@ -3541,7 +3761,9 @@ message! { k8s_openapi::api::networking::v1::IngressSpec {
 } }
 
 message! { k8s_openapi::api::networking::v1::IngressStatus {
-    1 fill load_balancer;
+    1 keep load_balancer;
+    fill:
+    1 load_balancer;
 } }
 
 message! { k8s_openapi::api::networking::v1::IngressTLS {
@@ -3551,7 +3773,9 @@ message! { k8s_openapi::api::networking::v1::IngressTLS {
 
 message! { k8s_openapi::api::networking::v1::NetworkPolicy {
     1 keep metadata;
-    2 fill spec;
+    2 keep spec;
+    fill:
+    2 spec;
 } }
 
 message! { k8s_openapi::api::networking::v1::NetworkPolicyEgressRule {
@@ -3577,10 +3801,12 @@ message! { k8s_openapi::api::networking::v1::NetworkPolicyPort {
 } }
 
 message! { k8s_openapi::api::networking::v1::NetworkPolicySpec {
-    1 fill pod_selector;
+    1 keep pod_selector;
     2 list ingress;
     3 list egress;
     4 list policy_types;
+    fill:
+    1 pod_selector;
 } }
 
 message! { k8s_openapi::api::networking::v1::ParentReference {
@@ -3597,8 +3823,11 @@ message! { k8s_openapi::api::networking::v1::ServiceBackendPort {
 
 message! { k8s_openapi::api::networking::v1::ServiceCIDR {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::networking::v1::ServiceCIDRSpec {
@@ -3612,7 +3841,9 @@ message! { k8s_openapi::api::networking::v1::ServiceCIDRStatus {
 k8s_openapi::k8s_if_le_1_36! {
     message! { k8s_openapi::api::networking::v1beta1::IPAddress {
         1 keep metadata;
-        2 fill spec;
+        2 keep spec;
+        fill:
+        2 spec;
     } }
 }
 
@@ -3634,8 +3865,11 @@ k8s_openapi::k8s_if_le_1_36! {
 k8s_openapi::k8s_if_le_1_36! {
     message! { k8s_openapi::api::networking::v1beta1::ServiceCIDR {
         1 keep metadata;
-        2 fill spec;
-        3 fill status;
+        2 keep spec;
+        3 keep status;
+        fill:
+        2 spec;
+        3 status;
     } }
 }
 
@@ -3674,8 +3908,11 @@ message! { k8s_openapi::api::policy::v1::Eviction {
 
 message! { k8s_openapi::api::policy::v1::PodDisruptionBudget {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::policy::v1::PodDisruptionBudgetSpec {
@@ -3688,11 +3925,16 @@ message! { k8s_openapi::api::policy::v1::PodDisruptionBudgetSpec {
 message! { k8s_openapi::api::policy::v1::PodDisruptionBudgetStatus {
     1 omit observed_generation;
     2 map disrupted_pods;
-    3 fill disruptions_allowed;
-    4 fill current_healthy;
-    5 fill desired_healthy;
-    6 fill expected_pods;
+    3 keep disruptions_allowed;
+    4 keep current_healthy;
+    5 keep desired_healthy;
+    6 keep expected_pods;
     7 list conditions;
+    fill:
+    3 disruptions_allowed;
+    4 current_healthy;
+    5 desired_healthy;
+    6 expected_pods;
 } }
 
 message! { k8s_openapi::api::rbac::v1::AggregationRule {
@@ -3708,7 +3950,9 @@ message! { k8s_openapi::api::rbac::v1::ClusterRole {
 message! { k8s_openapi::api::rbac::v1::ClusterRoleBinding {
     1 keep metadata;
     2 list subjects;
-    3 fill role_ref;
+    3 keep role_ref;
+    fill:
+    3 role_ref;
 } }
 
 message! { k8s_openapi::api::rbac::v1::PolicyRule {
@@ -3727,13 +3971,17 @@ message! { k8s_openapi::api::rbac::v1::Role {
 message! { k8s_openapi::api::rbac::v1::RoleBinding {
     1 keep metadata;
     2 list subjects;
-    3 fill role_ref;
+    3 keep role_ref;
+    fill:
+    3 role_ref;
 } }
 
 message! { k8s_openapi::api::rbac::v1::RoleRef {
-    1 fill api_group;
+    1 keep api_group;
     2 keep kind;
     3 keep name;
+    fill:
+    1 api_group;
 } }
 
 message! { k8s_openapi::api::rbac::v1::Subject {
@@ -3757,9 +4005,11 @@ k8s_openapi::k8s_if_ge_1_34! {
 
 k8s_openapi::k8s_if_ge_1_34! {
     message! { k8s_openapi::api::resource::v1::AllocationResult {
-        1 fill devices;
+        1 keep devices;
         3 keep node_selector;
         5 keep allocation_timestamp;
+        fill:
+        1 devices;
     } }
 }
 
@@ -3793,7 +4043,9 @@ k8s_openapi::k8s_if_ge_1_34! {
 
 k8s_openapi::k8s_if_ge_1_34! {
     message! { k8s_openapi::api::resource::v1::Counter {
-        1 fill value;
+        1 keep value;
+        fill:
+        1 value;
     } }
 }
 
@@ -3855,8 +4107,10 @@ k8s_openapi::k8s_if_ge_1_34! {
 
 k8s_openapi::k8s_if_ge_1_34! {
     message! { k8s_openapi::api::resource::v1::DeviceCapacity {
-        1 fill value;
+        1 keep value;
         2 keep request_policy;
+        fill:
+        1 value;
     } }
 }
 
@@ -3880,7 +4134,9 @@ k8s_openapi::k8s_if_ge_1_34! {
 k8s_openapi::k8s_if_ge_1_34! {
     message! { k8s_openapi::api::resource::v1::DeviceClass {
         1 keep metadata;
-        2 fill spec;
+        2 keep spec;
+        fill:
+        2 spec;
     } }
 }
 
@@ -3979,7 +4235,9 @@ k8s_openapi::k8s_if_ge_1_37! {
     message! { k8s_openapi::api::resource::v1::DeviceTaintRule {
         1 keep metadata;
         2 keep spec;
-        3 fill status;
+        3 keep status;
+        fill:
+        3 status;
     } }
 }
 
@@ -4076,8 +4334,11 @@ k8s_openapi::k8s_if_ge_1_34! {
 k8s_openapi::k8s_if_ge_1_34! {
     message! { k8s_openapi::api::resource::v1::ResourceClaim {
         1 keep metadata;
-        2 fill spec;
-        3 fill status;
+        2 keep spec;
+        3 keep status;
+        fill:
+        2 spec;
+        3 status;
     } }
 }
 
@@ -4092,7 +4353,9 @@ k8s_openapi::k8s_if_ge_1_34! {
 
 k8s_openapi::k8s_if_ge_1_34! {
     message! { k8s_openapi::api::resource::v1::ResourceClaimSpec {
-        1 fill devices;
+        1 keep devices;
+        fill:
+        1 devices;
     } }
 }
 
@@ -4107,14 +4370,19 @@ k8s_openapi::k8s_if_ge_1_34! {
 k8s_openapi::k8s_if_ge_1_34! {
     message! { k8s_openapi::api::resource::v1::ResourceClaimTemplate {
         1 keep metadata;
-        2 fill spec;
+        2 keep spec;
+        fill:
+        2 spec;
     } }
 }
 
 k8s_openapi::k8s_if_ge_1_34! {
     message! { k8s_openapi::api::resource::v1::ResourceClaimTemplateSpec {
-        1 fill metadata;
-        2 fill spec;
+        1 keep metadata;
+        2 keep spec;
+        fill:
+        1 metadata;
+        2 spec;
     } }
 }
 
@@ -4161,8 +4429,10 @@ k8s_openapi::k8s_if_le_1_33! {
 
 k8s_openapi::k8s_if_le_1_33! {
     message! { k8s_openapi::api::resource::v1alpha3::AllocationResult {
-        1 fill devices;
+        1 keep devices;
         3 keep node_selector;
+        fill:
+        1 devices;
     } }
 }
 
@@ -4186,7 +4456,9 @@ k8s_openapi::k8s_if_le_1_34! {
 
 k8s_openapi::k8s_if_le_1_33! {
     message! { k8s_openapi::api::resource::v1alpha3::Counter {
-        1 fill value;
+        1 keep value;
+        fill:
+        1 value;
     } }
 }
 
@@ -4286,13 +4558,15 @@ k8s_openapi::k8s_if_le_1_33! {
 k8s_openapi::k8s_if_le_1_33! {
     message! { k8s_openapi::api::resource::v1alpha3::DeviceRequest {
         1 keep name;
-        2 fill device_class_name;
+        2 keep device_class_name;
         3 list selectors;
         4 omit allocation_mode;
         5 omit count;
         6 keep admin_access;
         7 list first_available;
         8 list tolerations;
+        fill:
+        2 device_class_name;
     } }
 }
 
@@ -4334,7 +4608,9 @@ message! { k8s_openapi::api::resource::v1alpha3::DeviceTaint {
 message! { k8s_openapi::api::resource::v1alpha3::DeviceTaintRule {
     1 keep metadata;
     2 keep spec;
-    3 fill status [k8s_if_ge_1_35 BYTES];
+    3 keep status [k8s_if_ge_1_35 BYTES];
+    fill:
+    3 status [k8s_if_ge_1_35];
 } }
 
 message! { k8s_openapi::api::resource::v1alpha3::DeviceTaintRuleSpec {
@@ -4410,8 +4686,11 @@ k8s_openapi::k8s_if_ge_1_36! {
 k8s_openapi::k8s_if_le_1_33! {
     message! { k8s_openapi::api::resource::v1alpha3::ResourceClaim {
         1 keep metadata;
-        2 fill spec;
-        3 fill status;
+        2 keep spec;
+        3 keep status;
+        fill:
+        2 spec;
+        3 status;
     } }
 }
 
@@ -4426,7 +4705,9 @@ k8s_openapi::k8s_if_le_1_33! {
 
 k8s_openapi::k8s_if_le_1_33! {
     message! { k8s_openapi::api::resource::v1alpha3::ResourceClaimSpec {
-        1 fill devices;
+        1 keep devices;
+        fill:
+        1 devices;
     } }
 }
 
@@ -4441,14 +4722,19 @@ k8s_openapi::k8s_if_le_1_33! {
 k8s_openapi::k8s_if_le_1_33! {
     message! { k8s_openapi::api::resource::v1alpha3::ResourceClaimTemplate {
         1 keep metadata;
-        2 fill spec;
+        2 keep spec;
+        fill:
+        2 spec;
     } }
 }
 
 k8s_openapi::k8s_if_le_1_33! {
     message! { k8s_openapi::api::resource::v1alpha3::ResourceClaimTemplateSpec {
-        1 fill metadata;
-        2 fill spec;
+        1 keep metadata;
+        2 keep spec;
+        fill:
+        1 metadata;
+        2 spec;
     } }
 }
 
@@ -4533,9 +4819,11 @@ message! { k8s_openapi::api::resource::v1beta1::AllocatedDeviceStatus {
 } }
 
 message! { k8s_openapi::api::resource::v1beta1::AllocationResult {
-    1 fill devices;
+    1 keep devices;
     3 keep node_selector;
     5 keep allocation_timestamp [k8s_if_ge_1_34 BYTES];
+    fill:
+    1 devices;
 } }
 
 message! { k8s_openapi::api::resource::v1beta1::BasicDevice {
@@ -4581,7 +4869,9 @@ k8s_openapi::k8s_if_ge_1_34! {
 }
 
 message! { k8s_openapi::api::resource::v1beta1::Counter {
-    1 fill value;
+    1 keep value;
+    fill:
+    1 value;
 } }
 
 message! { k8s_openapi::api::resource::v1beta1::CounterSet {
@@ -4619,8 +4909,10 @@ message! { k8s_openapi::api::resource::v1beta1::DeviceAttribute {
 } }
 
 message! { k8s_openapi::api::resource::v1beta1::DeviceCapacity {
-    1 fill value;
+    1 keep value;
     2 keep request_policy [k8s_if_ge_1_34 BYTES];
+    fill:
+    1 value;
 } }
 
 message! { k8s_openapi::api::resource::v1beta1::DeviceClaim {
@@ -4638,7 +4930,9 @@ message! { k8s_openapi::api::resource::v1beta1::DeviceClaimConfiguration {
 
 message! { k8s_openapi::api::resource::v1beta1::DeviceClass {
     1 keep metadata;
-    2 fill spec;
+    2 keep spec;
+    fill:
+    2 spec;
 } }
 
 message! { k8s_openapi::api::resource::v1beta1::DeviceClassConfiguration {
@@ -4674,7 +4968,7 @@ k8s_openapi::k8s_if_ge_1_37! {
 
 message! { k8s_openapi::api::resource::v1beta1::DeviceRequest {
     1 keep name;
-    2 fill device_class_name;
+    2 keep device_class_name;
     3 list selectors;
     4 omit allocation_mode;
     5 omit count;
@@ -4683,6 +4977,8 @@ message! { k8s_openapi::api::resource::v1beta1::DeviceRequest {
     8 list tolerations;
     9 keep capacity [k8s_if_ge_1_34 BYTES];
     10 list derived_attributes [k8s_if_ge_1_37 BYTES];
+    fill:
+    2 device_class_name;
 } }
 
 message! { k8s_openapi::api::resource::v1beta1::DeviceRequestAllocationResult {
@@ -4773,8 +5069,11 @@ message! { k8s_openapi::api::resource::v1beta1::OpaqueDeviceConfiguration {
 
 message! { k8s_openapi::api::resource::v1beta1::ResourceClaim {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::resource::v1beta1::ResourceClaimConsumerReference {
@@ -4785,7 +5084,9 @@ message! { k8s_openapi::api::resource::v1beta1::ResourceClaimConsumerReference {
 } }
 
 message! { k8s_openapi::api::resource::v1beta1::ResourceClaimSpec {
-    1 fill devices;
+    1 keep devices;
+    fill:
+    1 devices;
 } }
 
 message! { k8s_openapi::api::resource::v1beta1::ResourceClaimStatus {
@@ -4796,12 +5097,17 @@ message! { k8s_openapi::api::resource::v1beta1::ResourceClaimStatus {
 
 message! { k8s_openapi::api::resource::v1beta1::ResourceClaimTemplate {
     1 keep metadata;
-    2 fill spec;
+    2 keep spec;
+    fill:
+    2 spec;
 } }
 
 message! { k8s_openapi::api::resource::v1beta1::ResourceClaimTemplateSpec {
-    1 fill metadata;
-    2 fill spec;
+    1 keep metadata;
+    2 keep spec;
+    fill:
+    1 metadata;
+    2 spec;
 } }
 
 message! { k8s_openapi::api::resource::v1beta1::ResourcePool {
@@ -4839,9 +5145,11 @@ message! { k8s_openapi::api::resource::v1beta2::AllocatedDeviceStatus {
 } }
 
 message! { k8s_openapi::api::resource::v1beta2::AllocationResult {
-    1 fill devices;
+    1 keep devices;
     3 keep node_selector;
     5 keep allocation_timestamp [k8s_if_ge_1_34 BYTES];
+    fill:
+    1 devices;
 } }
 
 message! { k8s_openapi::api::resource::v1beta2::CELDeviceSelector {
@@ -4871,7 +5179,9 @@ k8s_openapi::k8s_if_ge_1_34! {
 }
 
 message! { k8s_openapi::api::resource::v1beta2::Counter {
-    1 fill value;
+    1 keep value;
+    fill:
+    1 value;
 } }
 
 message! { k8s_openapi::api::resource::v1beta2::CounterSet {
@@ -4921,8 +5231,10 @@ message! { k8s_openapi::api::resource::v1beta2::DeviceAttribute {
 } }
 
 message! { k8s_openapi::api::resource::v1beta2::DeviceCapacity {
-    1 fill value;
+    1 keep value;
     2 keep request_policy [k8s_if_ge_1_34 BYTES];
+    fill:
+    1 value;
 } }
 
 message! { k8s_openapi::api::resource::v1beta2::DeviceClaim {
@@ -4940,7 +5252,9 @@ message! { k8s_openapi::api::resource::v1beta2::DeviceClaimConfiguration {
 
 message! { k8s_openapi::api::resource::v1beta2::DeviceClass {
     1 keep metadata;
-    2 fill spec;
+    2 keep spec;
+    fill:
+    2 spec;
 } }
 
 message! { k8s_openapi::api::resource::v1beta2::DeviceClassConfiguration {
@@ -5020,7 +5334,9 @@ k8s_openapi::k8s_if_ge_1_36! {
     message! { k8s_openapi::api::resource::v1beta2::DeviceTaintRule {
         1 keep metadata;
         2 keep spec;
-        3 fill status;
+        3 keep status;
+        fill:
+        3 status;
     } }
 }
 
@@ -5108,8 +5424,11 @@ message! { k8s_openapi::api::resource::v1beta2::OpaqueDeviceConfiguration {
 
 message! { k8s_openapi::api::resource::v1beta2::ResourceClaim {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::api::resource::v1beta2::ResourceClaimConsumerReference {
@@ -5120,7 +5439,9 @@ message! { k8s_openapi::api::resource::v1beta2::ResourceClaimConsumerReference {
 } }
 
 message! { k8s_openapi::api::resource::v1beta2::ResourceClaimSpec {
-    1 fill devices;
+    1 keep devices;
+    fill:
+    1 devices;
 } }
 
 message! { k8s_openapi::api::resource::v1beta2::ResourceClaimStatus {
@@ -5131,12 +5452,17 @@ message! { k8s_openapi::api::resource::v1beta2::ResourceClaimStatus {
 
 message! { k8s_openapi::api::resource::v1beta2::ResourceClaimTemplate {
     1 keep metadata;
-    2 fill spec;
+    2 keep spec;
+    fill:
+    2 spec;
 } }
 
 message! { k8s_openapi::api::resource::v1beta2::ResourceClaimTemplateSpec {
-    1 fill metadata;
-    2 fill spec;
+    1 keep metadata;
+    2 keep spec;
+    fill:
+    1 metadata;
+    2 spec;
 } }
 
 message! { k8s_openapi::api::resource::v1beta2::ResourcePool {
@@ -5165,10 +5491,12 @@ message! { k8s_openapi::api::resource::v1beta2::ResourceSliceSpec {
 
 message! { k8s_openapi::api::scheduling::v1::PriorityClass {
     1 keep metadata;
-    2 fill value;
+    2 keep value;
     3 omit global_default;
     4 omit description;
     5 keep preemption_policy;
+    fill:
+    2 value;
 } }
 
 k8s_openapi::k8s_if_le_1_35! {
@@ -5250,7 +5578,9 @@ k8s_openapi::k8s_if_le_1_36! {
         message! { k8s_openapi::api::scheduling::v1alpha2::PodGroup {
             1 keep metadata;
             2 keep spec;
-            3 fill status;
+            3 keep status;
+            fill:
+            3 status;
         } }
     }
 }
@@ -5414,7 +5744,9 @@ k8s_openapi::k8s_if_ge_1_37! {
     message! { k8s_openapi::api::scheduling::v1alpha3::CompositePodGroup {
         1 keep metadata;
         2 keep spec;
-        3 fill status;
+        3 keep status;
+        fill:
+        3 status;
     } }
 }
 
@@ -5481,7 +5813,9 @@ k8s_openapi::k8s_if_ge_1_37! {
     message! { k8s_openapi::api::scheduling::v1alpha3::PodGroup {
         1 keep metadata;
         2 keep spec;
-        3 fill status;
+        3 keep status;
+        fill:
+        3 status;
     } }
 }
 
@@ -5710,7 +6044,9 @@ k8s_openapi::k8s_if_ge_1_37! {
     message! { k8s_openapi::api::scheduling::v1beta1::PodGroup {
         1 keep metadata;
         2 keep spec;
-        3 fill status;
+        3 keep status;
+        fill:
+        3 status;
     } }
 }
 
@@ -5842,7 +6178,9 @@ message! { k8s_openapi::api::storage::v1::CSIDriverSpec {
 message! { k8s_openapi::api::storage::v1::CSINode {
     1 keep metadata;
     2 keep spec;
-    3 fill status [k8s_if_ge_1_37 BYTES];
+    3 keep status [k8s_if_ge_1_37 BYTES];
+    fill:
+    3 status [k8s_if_ge_1_37];
 } }
 
 message! { k8s_openapi::api::storage::v1::CSINodeDriver {
@@ -5907,7 +6245,9 @@ message! { k8s_openapi::api::storage::v1::TokenRequest {
 message! { k8s_openapi::api::storage::v1::VolumeAttachment {
     1 keep metadata;
     2 keep spec;
-    3 fill status;
+    3 keep status;
+    fill:
+    3 status;
 } }
 
 message! { k8s_openapi::api::storage::v1::VolumeAttachmentSource {
@@ -5965,8 +6305,11 @@ k8s_openapi::k8s_if_le_1_36! {
 k8s_openapi::k8s_if_ge_1_37! {
     message! { k8s_openapi::api::storagemigration::v1::StorageVersionMigration {
         1 keep metadata;
-        2 fill spec;
-        3 fill status;
+        2 keep spec;
+        3 keep status;
+        fill:
+        2 spec;
+        3 status;
     } }
 }
 
@@ -6004,8 +6347,11 @@ k8s_openapi::k8s_if_le_1_34! {
 k8s_openapi::k8s_if_le_1_34! {
     message! { k8s_openapi::api::storagemigration::v1alpha1::StorageVersionMigration {
         1 keep metadata;
-        2 fill spec;
-        3 fill status;
+        2 keep spec;
+        3 keep status;
+        fill:
+        2 spec;
+        3 status;
     } }
 }
 
@@ -6026,8 +6372,11 @@ k8s_openapi::k8s_if_le_1_34! {
 k8s_openapi::k8s_if_ge_1_35! {
     message! { k8s_openapi::api::storagemigration::v1beta1::StorageVersionMigration {
         1 keep metadata;
-        2 fill spec;
-        3 fill status;
+        2 keep spec;
+        3 keep status;
+        fill:
+        2 spec;
+        3 status;
     } }
 }
 
@@ -6061,7 +6410,9 @@ message! { k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::C
 message! { k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition {
     1 keep metadata;
     2 keep spec;
-    3 fill status;
+    3 keep status;
+    fill:
+    3 status;
 } }
 
 message! { k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinitionCondition {
@@ -6093,9 +6444,11 @@ message! { k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::C
 
 message! { k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinitionStatus {
     1 list conditions;
-    2 fill accepted_names;
+    2 keep accepted_names;
     3 list stored_versions;
     4 omit observed_generation [k8s_if_ge_1_35 VARINT];
+    fill:
+    2 accepted_names;
 } }
 
 message! { k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinitionVersion {
@@ -6213,8 +6566,10 @@ message! { k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::W
 message! { k8s_openapi::apimachinery::pkg::apis::meta::v1::APIGroup {
     1 keep name;
     2 list versions;
-    3 fill preferred_version;
+    3 keep preferred_version;
     4 list server_address_by_client_cidrs;
+    fill:
+    3 preferred_version;
 } }
 
 message! { k8s_openapi::apimachinery::pkg::apis::meta::v1::APIGroupList {
@@ -6385,8 +6740,11 @@ message! { k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusDetails {
 
 message! { k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService {
     1 keep metadata;
-    2 fill spec;
-    3 fill status;
+    2 keep spec;
+    3 keep status;
+    fill:
+    2 spec;
+    3 status;
 } }
 
 message! { k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIServiceCondition {

@@ -3,12 +3,12 @@
 /// Implements the decoder of a message, with a line per field: `NUMBER MODE ARGUMENT [GATE WIRE];`.
 ///
 /// - `omit PLACE`, `keep PLACE`: one value. An empty one is omitted, or kept.
-/// - `fill PLACE`: like `keep`. If the field is absent, it has Go's zero value.
 /// - `list PLACE`, `map PLACE`: all items or entries.
 /// - `skip WIRE`: the type does not have the field.
-/// - `embedded { … }`: a message whose fields are in the outer struct. `complete` has fields to fill in.
+/// - `embedded { … }`: a message whose fields are in the outer struct.
 ///
-/// A gate is a macro of k8s-openapi, whose minor versions have the field.
+/// The fields after `fill` have Go's zero value if they are absent. A gate is a macro of k8s-openapi, whose minor versions
+/// have the field.
 macro_rules! message {
     ($type:path { $($lines:tt)* }) => {
         message! { $type where Self::default(), { $($lines)* } }
@@ -24,7 +24,7 @@ macro_rules! message {
             }
 
             fn read<L: Limits>(&mut self, field: Field<'_>, level: u32) -> Result<State> {
-                let value = self;
+                let (value, level) = (self, level + 1);
                 if level > L::LEVELS {
                     return Err(Unusual);
                 }
@@ -58,21 +58,21 @@ macro_rules! empty_message {
 /// Decodes the fields of a message.
 macro_rules! fields {
     ($limits:ident $value:ident $message:ident $level:ident {
-        $($number:literal $mode:ident $argument:tt $([$gate:ident $wire:ident])?;)*
+        $($number:literal $mode:ident $argument:tt $([$($gate:ident)*])?;)*
+        $(fill: $($filled:literal $place:ident $([$filled_gate:ident])?;)*)?
     }) => {
         #[allow(unused_mut, unused_variables, reason = "some messages have no fields")]
         let mut seen = 0_u64;
         let mut rest = Fields::new($message.content);
         while let Some(field) = rest.next()? {
             match field.number {
-                $($number => {
-                    $(field.expect($wire)?;)?
-                    gated! { [$($gate)?] field! { $mode $argument, $number $limits $value field rest seen $level } }
-                })*
+                $($number => { field! { $($($gate)*)? $mode $argument, $number $limits $value field rest seen $level } })*
                 _ => {}
             }
         }
-        $(gated! { [$($gate)?] absent! { $mode $argument, $number $limits $value seen $level } })*
+        $($(if seen & (1 << $filled) == 0 {
+            gated! { [$($filled_gate)?] absent! { $place, $limits $value $level } }
+        })*)?
     };
 }
 
@@ -87,46 +87,45 @@ macro_rules! field {
     (skip $wire:ident, $number:literal $limits:ident $value:ident $field:ident $($more:ident)*) => {
         $field.expect($wire)?
     };
-    ($mode:ident $argument:tt, $number:literal $limits:ident $value:ident $field:ident $rest:ident $seen:ident $level:ident) => {
+    (embedded $fields:tt, $number:literal $limits:ident $value:ident $field:ident $rest:ident $seen:ident $level:ident) => {
         if $seen & (1 << $number) != 0 {
             return Err(Unusual);
         }
         $seen |= 1 << $number;
-        value! { $mode $argument, $limits $value $field $rest $level }
-    };
-}
-
-macro_rules! value {
-    (embedded $fields:tt, $limits:ident $value:ident $field:ident $rest:ident $level:ident) => {
         $field.expect(BYTES)?;
         fields! { $limits $value $field $level $fields }
     };
-    (complete $fields:tt, $($more:ident)*) => { value! { embedded $fields, $($more)* } };
-    (omit $place:ident, $limits:ident $value:ident $field:ident $rest:ident $level:ident) => {
-        omit::<$limits, _>(&mut $value.$place, $field, $level + 1)?;
+    (omit $place:ident, $number:literal $limits:ident $value:ident $field:ident $rest:ident $seen:ident $level:ident) => {
+        if $seen & (1 << $number) != 0 {
+            return Err(Unusual);
+        }
+        $seen |= 1 << $number;
+        omit::<$limits, _>(&mut $value.$place, $field, $level)?;
     };
-    (keep $place:ident, $limits:ident $value:ident $field:ident $rest:ident $level:ident) => {
-        keep::<$limits, _>(&mut $value.$place, $field, $level + 1)?;
+    (keep $place:ident, $number:literal $limits:ident $value:ident $field:ident $rest:ident $seen:ident $level:ident) => {
+        if $seen & (1 << $number) != 0 {
+            return Err(Unusual);
+        }
+        $seen |= 1 << $number;
+        keep::<$limits, _>(&mut $value.$place, $field, $level)?;
     };
-    (fill $place:ident, $($more:ident)*) => { value! { keep $place, $($more)* } };
-    ($collection:ident $place:ident, $limits:ident $value:ident $field:ident $rest:ident $level:ident) => {
-        $collection::<$limits, _>(&mut $value.$place, $field, &mut $rest, $level + 1)?;
+    ($collection:ident $place:ident, $number:literal $limits:ident $value:ident $field:ident $rest:ident $seen:ident $level:ident) => {
+        if $seen & (1 << $number) != 0 {
+            return Err(Unusual);
+        }
+        $seen |= 1 << $number;
+        $collection::<$limits, _>(&mut $value.$place, $field, &mut $rest, $level)?;
+    };
+    ($gate:ident $wire:ident $mode:ident $argument:tt, $number:literal $limits:ident $value:ident $field:ident $($more:ident)*) => {
+        $field.expect($wire)?;
+        k8s_openapi::$gate! { field! { $mode $argument, $number $limits $value $field $($more)* } }
     };
 }
 
 /// Sets an absent field.
 macro_rules! absent {
-    (fill $place:ident, $number:literal $limits:ident $value:ident $seen:ident $level:ident) => {
-        if $seen & (1 << $number) == 0 {
-            fill::<$limits, _>(&mut $value.$place, $level + 1)?;
-        }
-    };
-    (complete $fields:tt, $number:literal $limits:ident $value:ident $seen:ident $level:ident) => {
-        if $seen & (1 << $number) == 0 {
-            return Err(Unusual);
-        }
-    };
-    ($($other:tt)*) => {};
+    (embedded, $($more:ident)*) => { return Err(Unusual) };
+    ($place:ident, $limits:ident $value:ident $level:ident) => { fill::<$limits, _>(&mut $value.$place, $level)? };
 }
 
 /// Implements the choice of the decoder. Each kind has the gates of its type.
