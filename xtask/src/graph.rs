@@ -24,8 +24,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-cel", &["windlass-api"]),
     ("windlass-protobuf", &["windlass-api"]),
     ("windlass-manifests", &["windlass-api", "windlass-cel", "windlass-derive"]),
-    ("windlass-client", &["windlass-api", "windlass-protobuf", "windlass-tls"]),
-    ("windlass-cache", &["windlass-api", "windlass-protobuf", "windlass-views"]),
+    ("windlass-decoders", &["windlass-api", "windlass-protobuf"]),
+    ("windlass-client", &["windlass-api", "windlass-decoders", "windlass-protobuf", "windlass-tls"]),
+    ("windlass-cache", &["windlass-api", "windlass-decoders", "windlass-protobuf", "windlass-views"]),
     ("windlass-webhook", &["windlass-api", "windlass-serve", "windlass-tls"]),
     ("windlass-server", &["windlass-api", "windlass-cel", "windlass-serve", "windlass-tls"]),
     (

@@ -30,6 +30,7 @@ mod builds;
 mod clients;
 mod conformance;
 mod console;
+mod decoders;
 mod deployments;
 mod dist;
 mod e2e;
@@ -121,6 +122,12 @@ enum Task {
     },
     /// Generate the views of the built-in kinds from the recorded schemas
     Views {
+        /// Fail if a file in the repository differs, instead of writing it
+        #[arg(long)]
+        check: bool,
+    },
+    /// Generate the decoders of protobuf from the table of messages and the types of k8s-openapi
+    Decoders {
         /// Fail if a file in the repository differs, instead of writing it
         #[arg(long)]
         check: bool,
@@ -255,6 +262,7 @@ fn main() -> ExitCode {
         Task::Required { check } => required::run(generated::Mode::of(check)),
         Task::ApplyConfigurations { check } => apply_configurations::run(generated::Mode::of(check)),
         Task::Views { check } => views::run(generated::Mode::of(check)),
+        Task::Decoders { check } => decoders::run(generated::Mode::of(check)),
         Task::Upstream { build: true, minor: Some(minor), .. } => {
             upstream::build_minor(&minor).map(|programs| println!("{}", programs.display()))
         }

@@ -17,11 +17,12 @@ use syn::{
 use crate::Result;
 
 /// The crates whose modules form layers.
-const LAYERED: [&str; 15] = [
+const LAYERED: [&str; 16] = [
     "windlass-api",
     "windlass-cache",
     "windlass-cel",
     "windlass-client",
+    "windlass-decoders",
     "windlass-envtest",
     "windlass-etcd",
     "windlass-grpc",

@@ -261,7 +261,7 @@ impl<K: Object> Cached<K> {
 }
 
 fn decode_object<K: Object>(body: &[u8], resource: &ApiResource) -> Result<AnyObject, DecodeFailure> {
-    let mut object: K = decoding::decode(body)?;
+    let mut object: K = decoding::decode_object(body)?;
     name_type(&mut object, resource);
     Ok(Arc::new(object))
 }

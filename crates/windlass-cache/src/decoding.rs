@@ -31,6 +31,14 @@ pub(crate) fn decode<T: DeserializeOwned>(json: &[u8]) -> Result<T, DecodeFailur
     }
 }
 
+/// Decodes an object like [`decode`]. Built-in types have generated decoders of protobuf.
+pub(crate) fn decode_object<K: DeserializeOwned + 'static>(body: &[u8]) -> Result<K, DecodeFailure> {
+    if windlass_protobuf::is_protobuf(body) {
+        return protobuf(|| windlass_decoders::decode(body));
+    }
+    decode(body)
+}
+
 /// Decodes the value at a path of an object in protobuf.
 pub(crate) fn decode_at<T: DeserializeOwned>(protobuf_value: &[u8], path: &[&str]) -> Result<Option<T>, DecodeFailure> {
     protobuf(|| windlass_protobuf::value_at(protobuf_value, path))

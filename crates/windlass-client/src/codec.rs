@@ -46,6 +46,14 @@ pub(crate) fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, BoxError> {
     Ok(from_json(body)?)
 }
 
+/// Decodes an object like [`decode`]. Built-in types have generated decoders of protobuf.
+pub(crate) fn decode_object<K: Object>(body: &[u8]) -> Result<K, BoxError> {
+    if windlass_protobuf::is_protobuf(body) {
+        return Ok(windlass_decoders::decode(body)?);
+    }
+    Ok(from_json(body)?)
+}
+
 /// The size of most encoded objects, in bytes; few are larger.
 const USUAL_SIZE: usize = 1024;
 

@@ -16,7 +16,6 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
-use serde::de::DeserializeOwned;
 use windlass_api::{BoxError, DryRun, ListWatchError, Object, managed_fields::ManagedFieldsMode};
 
 pub use delete::{Delete, DeleteCollection, Deletion};
@@ -101,7 +100,7 @@ impl<K: Object> Call<K> {
     }
 }
 
-impl<K: DeserializeOwned> Call<K> {
+impl<K: Object> Call<K> {
     /// Decodes an object of a response.
     fn decode(&self, body: &[u8]) -> Result<K, ListWatchError> {
         let mut object = self.decode_as_sent(body).map_err(ListWatchError::Decode)?;
@@ -110,7 +109,7 @@ impl<K: DeserializeOwned> Call<K> {
     }
 }
 
-impl<K: DeserializeOwned> Call<K> {
+impl<K: Object> Call<K> {
     fn decode_as_sent(&self, body: &[u8]) -> Result<K, BoxError> {
         let managed_fields = self.client.managed_fields();
         if !windlass_protobuf::is_protobuf(body) {
@@ -120,9 +119,9 @@ impl<K: DeserializeOwned> Call<K> {
             && let Ok(Some(metadata)) = windlass_protobuf::Metadata::read(body)
             && let Some(parts) = metadata.without_managed_fields(body)
         {
-            return Ok(windlass_protobuf::decode(&parts.to_vec())?);
+            return Ok(windlass_decoders::decode(&parts.to_vec())?);
         }
-        Ok(windlass_protobuf::decode(body)?)
+        Ok(windlass_decoders::decode(body)?)
     }
 }
 
@@ -169,7 +168,7 @@ impl<K> Sent<K> {
     }
 }
 
-impl<K: DeserializeOwned> Sent<K> {
+impl<K: Object> Sent<K> {
     /// Decodes the object in the response.
     async fn object(self) -> Result<K> {
         let body = response::collect(self.response.into_body(), self.call.client.response_limit()).await;

@@ -10,7 +10,7 @@ use futures::Stream;
 use http::Response;
 use http_body::Body as _;
 use serde::de::DeserializeOwned;
-use windlass_api::{EventType, ListWatchError, PartialObject, RawEvent, ResourceVersion, Status};
+use windlass_api::{EventType, ListWatchError, Object, PartialObject, RawEvent, ResourceVersion, Status};
 
 use crate::{
     body::Body,
@@ -130,17 +130,18 @@ impl Stream for RawWatchStream {
     }
 }
 
-impl<K: DeserializeOwned> WatchEvent<K> {
+impl<K: Object> WatchEvent<K> {
     /// Decodes an event. An event of type [`EventType::Error`] becomes an error.
     pub(crate) fn decode(event: &RawEvent) -> Result<Self, ListWatchError> {
         fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ListWatchError> {
             codec::decode(body).map_err(ListWatchError::Decode)
         }
         let body = &event.body;
+        let object = || codec::decode_object(body).map_err(ListWatchError::Decode);
         Ok(match event.event_type {
-            EventType::Added => Self::Added(read(body)?),
-            EventType::Modified => Self::Modified(read(body)?),
-            EventType::Deleted => Self::Deleted(read(body)?),
+            EventType::Added => Self::Added(object()?),
+            EventType::Modified => Self::Modified(object()?),
+            EventType::Deleted => Self::Deleted(object()?),
             EventType::Bookmark => {
                 let metadata = read::<PartialObject>(body)?.metadata;
                 let annotations = metadata.annotations.unwrap_or_default();

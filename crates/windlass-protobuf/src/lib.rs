@@ -124,6 +124,16 @@ pub fn type_of(value: &[u8]) -> Result<(Cow<'_, str>, Cow<'_, str>), Error> {
     Envelope::read(value).map(|envelope| (envelope.api_version.into(), envelope.kind.into()))
 }
 
+/// Returns the API version, the kind and the message of a value.
+pub fn envelope(value: &[u8]) -> Result<(&str, &str, &[u8]), Error> {
+    Envelope::read(value).map(|envelope| (envelope.api_version, envelope.kind, envelope.raw.of(value)))
+}
+
+/// Returns the text in which Go writes a quantity; `None` if it is not a quantity.
+pub fn canonical_quantity(text: &str) -> Option<Cow<'_, str>> {
+    quantity::canonical(text).ok()
+}
+
 /// Converts a JSON object to protobuf with its envelope, for the newest version of Kubernetes.
 pub fn to_protobuf(json: &[u8]) -> Result<Vec<u8>, Error> {
     to_protobuf_for(json, NEWEST_MINOR)

@@ -38,6 +38,11 @@ impl Minors {
         Ok(Self(folders))
     }
 
+    /// Returns each minor version with the folder of its types.
+    pub(crate) fn folders(&self) -> impl Iterator<Item = (u32, &Path)> {
+        self.0.iter().map(|(minor, folder)| (*minor, folder.as_path()))
+    }
+
     /// Returns the first minor version whose types contain a kind, or `None` if all do.
     pub(crate) fn since(&self, module: &str, kind: &str) -> Result<Option<u32>> {
         match self.span(module, kind)? {
