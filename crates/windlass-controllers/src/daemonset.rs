@@ -53,7 +53,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
             .named("daemonset")
             .owns_with(ownership::managed_by::<DaemonSet, Pod>())
             .owns_with(ownership::managed_by::<DaemonSet, ControllerRevision>())
-            .watches_with(Watch::<Pod>::all(), move |pod| {
+            .watches_with(ownership::adoptable::<Pod>(), move |pod| {
                 ownership::adopting_owners(&known, pod, |set| selector(set).ok().flatten())
             })
             // A changed node can be eligible for any daemon set.

@@ -52,7 +52,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
         Controller::<Job>::new()
             .named("job")
             .owns_with(ownership::managed_by::<Job, Pod>())
-            .watches_with(Watch::<Pod>::all(), move |pod| {
+            .watches_with(ownership::adoptable::<Pod>(), move |pod| {
                 ownership::adopting_owners(&known, pod, |job| selector(job).ok().flatten())
             })
             .concurrency(WORKERS)

@@ -70,14 +70,26 @@ fn orphans(namespace: &str) -> String {
     format!("/{namespace}")
 }
 
-/// Returns the owners that would adopt an object without a controller.
+/// Returns a watch of objects that may be adopted: each creation and deletion, and updates of labels or of the
+/// controller. For an orphan, [`adopting_owners`] compares the selectors of all owners in its namespace.
+pub(crate) fn adoptable<T: Resource>() -> Watch<T> {
+    Watch::all().filter_updates(|old, new| may_change_owner(old.meta(), new.meta()))
+}
+
+fn may_change_owner(old: &Meta, new: &Meta) -> bool {
+    old.labels() != new.labels() || old.controller() != new.controller()
+}
+
+/// Returns the owners that would adopt an object without a controller. As in Kubernetes, an object without labels leads
+/// to no owner, although selectors exist that it matches.
 pub(crate) fn adopting_owners<O: Resource, T: Object>(
     owners: &Lister<O>,
     object: &Cached<T>,
     selector: impl Fn(&O) -> Option<LabelSelector>,
 ) -> Vec<ObjectRef<O>> {
     let meta = object.meta();
-    let Some(namespace) = meta.namespace().filter(|_| meta.controller().is_none()) else { return Vec::new() };
+    let is_orphan = meta.controller().is_none() && !meta.labels().is_empty();
+    let Some(namespace) = meta.namespace().filter(|_| is_orphan) else { return Vec::new() };
     let wants = |owner: &Cached<O>| {
         let owner = owner.get().ok()?;
         selector(&owner)?.matches(|label| meta.label(label)).then(|| owner.object_ref())
@@ -238,5 +250,13 @@ mod tests {
         assert_eq!(claim(&set, &selector, &object(&other, None)), Claim::Ignore);
         assert_eq!(claim(&leaving, &selector, &object(&fits, None)), Claim::Ignore);
         assert_eq!(claim(&leaving, &selector, &object(&other, Some("1"))), Claim::Ignore);
+    }
+
+    #[test]
+    fn only_updates_of_labels_and_controller_can_change_the_owner() {
+        let pod = object(&[("app", "x")], None);
+        assert!(!may_change_owner(&pod, &object(&[("app", "x")], None)));
+        assert!(may_change_owner(&pod, &object(&[("app", "y")], None)));
+        assert!(may_change_owner(&object(&[("app", "x")], Some("1")), &pod), "released");
     }
 }

@@ -71,7 +71,7 @@ fn add<K: Replicated>(manager: &mut Manager) {
         Controller::<K>::new()
             .named(K::CONTROLLER)
             .owns_with(ownership::managed_by::<K, Pod>())
-            .watches_with(Watch::<Pod>::all(), move |pod| {
+            .watches_with(ownership::adoptable::<Pod>(), move |pod| {
                 ownership::adopting_owners(&sets, pod, |set: &K| set.selector().ok().flatten())
             })
             .concurrency(WORKERS)

@@ -45,7 +45,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
             .named("statefulset")
             .owns_with(ownership::managed_by::<StatefulSet, Pod>())
             .owns_with(ownership::managed_by::<StatefulSet, ControllerRevision>())
-            .watches_with(Watch::<Pod>::all(), move |pod| {
+            .watches_with(ownership::adoptable::<Pod>(), move |pod| {
                 ownership::adopting_owners(&known, pod, |set| selector(set).ok().flatten())
             })
             .watches_with(Watch::<PersistentVolumeClaim>::all(), move |claim| sets_of_claim(&of_claims, claim))

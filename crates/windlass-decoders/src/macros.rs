@@ -124,8 +124,12 @@ macro_rules! field {
 
 /// Sets an absent field.
 macro_rules! absent {
-    (embedded, $($more:ident)*) => { return Err(Unusual) };
-    ($place:ident, $limits:ident $value:ident $level:ident) => { fill::<$limits, _>(&mut $value.$place, $level)? };
+    (embedded, $($more:ident)*) => {
+        return Err(Unusual)
+    };
+    ($place:ident, $limits:ident $value:ident $level:ident) => {
+        fill::<$limits, _>(&mut $value.$place, $level)?
+    };
 }
 
 /// Implements the choice of the decoder. Each kind has the gates of its type.
