@@ -28,9 +28,12 @@ const PERIOD: Duration = Duration::from_millis(50);
 const LIST_PAUSE: Duration = Duration::from_secs(20);
 /// The time after which a failed watch is started again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// The name of the pod that is written. Its scheduler doesn't exist, so that no component works on it.
+/// The names of the pods that are written begin with this. Their scheduler doesn't exist, so that no component works on
+/// them.
 const PROBE: &str = "probe";
-/// The annotation of the pod with the number of the last write.
+/// The number of the pods that are written. Writes of one pod that overlap would conflict on a slow server.
+const PROBES: u64 = 100;
+/// The annotation of a written pod with the number of its last write.
 const NUMBER: &str = "bench.windlass.dev/number";
 pub(super) const MERGE: &str = "application/merge-patch+json";
 
@@ -39,7 +42,7 @@ pub(super) const MERGE: &str = "application/merge-patch+json";
 pub(super) enum Operation {
     /// A GET of a namespace.
     Read,
-    /// A PATCH of a pod.
+    /// A PATCH of one of the written pods.
     Write,
     /// A LIST of all pods of the namespace, in one response, with the time to receive it.
     List,
@@ -75,7 +78,10 @@ impl Probes {
         let mut tasks = JoinSet::new();
         let client = connect()?;
         let pods = format!("/api/v1/namespaces/{space}/pods");
-        let version = probe_pod(&client, &pods).await?;
+        let mut version = String::new();
+        for number in 0..PROBES {
+            version = probe_pod(&client, &probe_path(&pods, number)).await?;
+        }
 
         let watch = PodWatch { client: connect()?, namespace: space.to_owned(), latencies: Arc::clone(&latencies) };
         tasks.spawn(follow(watch, version));
@@ -85,9 +91,9 @@ impl Probes {
             let (client, path) = (client.clone(), path.clone());
             async move { send(&client, Method::GET, &path, &Value::Null).await.map(drop) }
         }));
-        let (client, path, written) = (connect()?, format!("{pods}/{PROBE}"), Arc::clone(&latencies));
+        let (client, written) = (connect()?, Arc::clone(&latencies));
         tasks.spawn(repeat(Operation::Write, Arc::clone(&latencies), move |number| {
-            let (client, path, latencies) = (client.clone(), path.clone(), Arc::clone(&written));
+            let (client, path, latencies) = (client.clone(), probe_path(&pods, number), Arc::clone(&written));
             let body = json!({"metadata": {"annotations": {NUMBER: number.to_string()}}});
             async move {
                 latencies.begin(Operation::Watch, number, Instant::now());
@@ -201,19 +207,24 @@ fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     sorted.get(at).copied().unwrap_or_default()
 }
 
-/// Creates the pod that is written, unless it exists. Returns its version.
-async fn probe_pod(client: &Client, pods: &str) -> Result<String, BoxError> {
+/// Returns the path of the pod of this write.
+fn probe_path(pods: &str, number: u64) -> String {
+    format!("{pods}/{PROBE}-{}", number % PROBES)
+}
+
+/// Creates a pod that is written, unless it exists. Returns its version.
+async fn probe_pod(client: &Client, path: &str) -> Result<String, BoxError> {
+    let (pods, name) = path.rsplit_once('/').unwrap_or_default();
     let pod = json!({
-        "metadata": {"name": PROBE},
+        "metadata": {"name": name},
         "spec": {"schedulerName": "none", "containers": [{"name": "c", "image": "i"}]},
     });
-    let path = format!("{pods}/{PROBE}");
-    let found = send(client, Method::GET, &path, &Value::Null).await;
+    let found = send(client, Method::GET, path, &Value::Null).await;
     let body = if let Ok(body) = found { body } else { send(client, Method::POST, pods, &pod).await? };
     Ok(serde_json::from_slice::<Written>(&body)?.metadata.resource_version)
 }
 
-/// The decoded fields of the pod that is written.
+/// The decoded fields of a pod that is written.
 #[derive(Deserialize)]
 struct Written {
     metadata: WrittenMetadata,
@@ -234,7 +245,7 @@ struct PodWatch {
     latencies: Arc<Latencies>,
 }
 
-/// Measures the events of the written pod. A failed watch is started again from the current state; the events in
+/// Measures the events of the written pods. A failed watch is started again from the current state; the events in
 /// between are not measured.
 async fn follow(watch: PodWatch, version: String) {
     let mut version = Ok(version);
@@ -246,11 +257,18 @@ async fn follow(watch: PodWatch, version: String) {
         watch.latencies.fail(Operation::Watch, &error);
         sleep(RETRY_PAUSE).await;
         watch.latencies.forget(Operation::Watch);
-        version = probe_pod(&watch.client, &format!("/api/v1/namespaces/{}/pods", watch.namespace)).await;
+        version = watch.version().await;
     }
 }
 
 impl PodWatch {
+    /// Returns the current version of the pods.
+    async fn version(&self) -> Result<String, BoxError> {
+        let path = format!("/api/v1/namespaces/{}/pods?limit=1", self.namespace);
+        let list = send(&self.client, Method::GET, &path, &Value::Null).await?;
+        Ok(serde_json::from_slice::<Written>(&list)?.metadata.resource_version)
+    }
+
     /// Reads the events after a version until the watch fails.
     async fn read(&self, version: String) -> BoxError {
         let options = WatchOptions { resource_version: Some(version), ..WatchOptions::default() };
@@ -268,7 +286,7 @@ impl PodWatch {
                 }
                 Some(Ok(event)) => event,
             };
-            // Only the written pod has the annotation.
+            // Only the written pods have the annotation.
             if !event.body.windows(NUMBER.len()).any(|part| part == NUMBER.as_bytes()) {
                 continue;
             }
@@ -377,7 +395,7 @@ mod tests {
         }
         let probes = Probes::start(|| Ok(client.clone()), "default").await.unwrap();
         client
-            .delete::<Pod>(windlass_api::ObjectRef::<Pod>::new(PROBE).within("default"))
+            .delete::<Pod>(windlass_api::ObjectRef::<Pod>::new("probe-0").within("default"))
             .grace_period(Duration::ZERO)
             .await
             .unwrap();
