@@ -275,8 +275,7 @@ fn blank(path: &str, source: &Source) -> Result<String> {
         if !source.minors.iter().eq(member.types.keys()) {
             return Err(format!("{path} has no default, and {} is not in all minor versions", member.ident).into());
         }
-        let value = if member.types.values().all(|ty| ty.is_option) { "None" } else { "Value::blank()" };
-        fields += &format!("    {}: {value},\n", member.ident);
+        fields += &format!("    {}: Place::absent(),\n", member.ident);
     }
     Ok(format!("where Self {{\n{fields}}}, "))
 }

@@ -919,7 +919,10 @@ message! { k8s_openapi::api::authentication::v1::TokenRequestSpec {
     5 map attestations [k8s_if_ge_1_37 BYTES];
 } }
 
-message! { k8s_openapi::api::authentication::v1::TokenRequestStatus {
+message! { k8s_openapi::api::authentication::v1::TokenRequestStatus where Self {
+    expiration_timestamp: Place::absent(),
+    token: Place::absent(),
+}, {
     1 keep token;
     2 keep expiration_timestamp;
     fill:
@@ -3420,8 +3423,8 @@ message! { k8s_openapi::api::events::v1::Event {
 } }
 
 message! { k8s_openapi::api::events::v1::EventSeries where Self {
-    count: Value::blank(),
-    last_observed_time: Value::blank(),
+    count: Place::absent(),
+    last_observed_time: Place::absent(),
 }, {
     1 keep count;
     2 keep last_observed_time;
@@ -6600,12 +6603,12 @@ message! { k8s_openapi::apimachinery::pkg::apis::meta::v1::APIVersions {
 } }
 
 message! { k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition where Self {
-    last_transition_time: Value::blank(),
-    message: Value::blank(),
-    observed_generation: None,
-    reason: Value::blank(),
-    status: Value::blank(),
-    type_: Value::blank(),
+    last_transition_time: Place::absent(),
+    message: Place::absent(),
+    observed_generation: Place::absent(),
+    reason: Place::absent(),
+    status: Place::absent(),
+    type_: Place::absent(),
 }, {
     1 keep type_;
     2 keep status;

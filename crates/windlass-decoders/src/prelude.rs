@@ -4,6 +4,6 @@ pub(crate) use std::any::Any;
 
 pub(crate) use crate::{
     decode_kind,
-    value::{Limits, State, Value, fill, keep, list, map, omit},
+    value::{Limits, Place, State, Value, fill, keep, list, map, omit},
     wire::{BYTES, Field, Fields, Result, Unusual, VARINT},
 };

@@ -40,6 +40,9 @@ pub(crate) trait Value: Sized {
 pub(crate) trait Place {
     type Value: Value;
 
+    /// Returns the place of an absent value.
+    fn absent() -> Self;
+
     /// Returns a blank value in this place.
     fn open(&mut self) -> &mut Self::Value;
 
@@ -57,6 +60,10 @@ pub(crate) trait Collection {
 impl<T: Value> Place for T {
     type Value = T;
 
+    fn absent() -> Self {
+        T::blank()
+    }
+
     fn open(&mut self) -> &mut T {
         self
     }
@@ -66,6 +73,10 @@ impl<T: Value> Place for T {
 
 impl<T: Value> Place for Option<T> {
     type Value = T;
+
+    fn absent() -> Self {
+        None
+    }
 
     #[inline]
     fn open(&mut self) -> &mut T {

@@ -22,6 +22,7 @@ pub(super) struct Source {
     pub(super) minors: BTreeSet<u32>,
     /// API version and kind.
     pub(super) kind: Option<(String, String)>,
+    /// The type has a default in all minor versions.
     pub(super) has_default: bool,
     /// The type wraps a JSON value.
     pub(super) is_json: bool,
@@ -85,8 +86,9 @@ impl Sources {
         let name: String = after.chars().take_while(char::is_ascii_alphanumeric).collect();
         let rest = &after[name.len()..];
         let source = self.types.entry(format!("{module}::{name}")).or_default();
+        let is_first = source.minors.is_empty();
         source.minors.insert(minor);
-        source.has_default = before.contains("Default");
+        source.has_default = before.contains("Default") && (is_first || source.has_default);
         source.is_json = rest.starts_with("(pub crate::serde_json::Value)");
         let constant = |name: &str| {
             let (_, value) = text.split_once(&format!("const {name}: &'static str = \""))?;
@@ -164,6 +166,7 @@ mod tests {
         let spec = &sources.types["api::core::v1::PodSpec"];
         assert_eq!(spec.fields["hostIPC"].ident, "host_ipc");
         assert!(!sources.types["apimachinery::pkg::apis::meta::v1::Condition"].has_default);
+        assert!(!sources.types["api::authentication::v1::TokenRequestStatus"].has_default, "not before 1.36");
         assert!(sources.types["apimachinery::pkg::runtime::RawExtension"].is_json);
     }
 }
