@@ -59,8 +59,8 @@ pub(super) async fn running(client: &Client, namespace: &str) -> Result<BTreeMap
     }
 }
 
-/// Returns a page of the pods of Deployments that are not being deleted, and the token for the next page. If the token has expired,
-/// the page is empty, and the next token continues with the current state.
+/// Returns a page of the pods of Deployments that are not being deleted, and the token for the next page. If the token
+/// has expired, the page is empty, and the next token continues with the current state.
 pub(super) async fn page(
     client: &Client,
     namespace: &str,
