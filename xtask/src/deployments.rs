@@ -130,7 +130,7 @@ struct Programs {
 }
 
 /// A running control plane. It is stopped on drop.
-enum Plane {
+pub(crate) enum Plane {
     Windlass(Embedded),
     Kubernetes(Upstream),
 }
@@ -172,14 +172,14 @@ impl Programs {
 // === impl Plane ===
 
 impl Plane {
-    fn kubeconfig(&self) -> PathBuf {
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
         match self {
             Self::Windlass(embedded) => embedded.kubeconfig(),
             Self::Kubernetes(upstream) => upstream.kubeconfig(),
         }
     }
 
-    fn processes(&self) -> Vec<(&'static str, u32)> {
+    pub(crate) fn processes(&self) -> Vec<(&'static str, u32)> {
         match self {
             Self::Windlass(embedded) => vec![("windlass", embedded.process())],
             Self::Kubernetes(upstream) => upstream.named_processes(),

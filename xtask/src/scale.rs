@@ -17,7 +17,7 @@ use crate::{
     Result,
     bench_programs::{self, Figures},
     cargo::succeed,
-    deployments::UNLIMITED,
+    deployments::{Plane, UNLIMITED},
     embedded::Embedded,
     upstream::Upstream,
 };
@@ -77,12 +77,6 @@ const PROCESSES: [&str; 6] =
 
 /// The time for the start of the nodes, and for lists, in seconds.
 const EXTRA: u64 = 1_800;
-
-/// A running control plane. It is stopped on drop.
-enum Plane {
-    Windlass(Embedded),
-    Kubernetes(Upstream),
-}
 
 /// The figures of one control plane.
 struct Measured {
@@ -231,24 +225,6 @@ impl Row {
     fn of(&self, figures: &Figures) -> Option<f64> {
         let over = self.over.map_or(Some(1.0), |over| figures.get(over).copied())?;
         Some(figures.get(&self.figure)? * self.factor / over)
-    }
-}
-
-// === impl Plane ===
-
-impl Plane {
-    fn kubeconfig(&self) -> PathBuf {
-        match self {
-            Self::Windlass(embedded) => embedded.kubeconfig(),
-            Self::Kubernetes(upstream) => upstream.kubeconfig(),
-        }
-    }
-
-    fn processes(&self) -> Vec<(&'static str, u32)> {
-        match self {
-            Self::Windlass(embedded) => vec![(PROCESSES[0], embedded.process())],
-            Self::Kubernetes(upstream) => upstream.named_processes(),
-        }
     }
 }
 

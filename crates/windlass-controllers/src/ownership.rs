@@ -80,8 +80,8 @@ fn may_change_owner(old: &Meta, new: &Meta) -> bool {
     old.labels() != new.labels() || old.controller() != new.controller()
 }
 
-/// Returns the owners that would adopt an object without a controller. As in Kubernetes, an object without labels leads
-/// to no owner, although selectors exist that it matches.
+/// Returns the owners that would adopt an object without a controller. As in Kubernetes, there is none for an object
+/// without labels, even if a selector matches it.
 pub(crate) fn adopting_owners<O: Resource, T: Object>(
     owners: &Lister<O>,
     object: &Cached<T>,
