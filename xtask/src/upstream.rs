@@ -4,7 +4,7 @@ use std::{
     env, fs,
     net::TcpListener,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -335,7 +335,8 @@ impl Upstream {
         self.wait_for(&self.kubeconfig(), &["get", "--raw", "/readyz"], SERVER)
     }
 
-    /// Waits until kubectl succeeds with these arguments. The error has the last lines of a program's log.
+    /// Waits until kubectl succeeds with these arguments. The error has the last lines of a program's log: of this program,
+    /// or of another one if that has ended.
     fn wait_for(&mut self, kubeconfig: &Path, arguments: &[&str], program: &str) -> Result {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
@@ -344,15 +345,21 @@ impl Upstream {
             if answer.status.success() {
                 return Ok(());
             }
-            let ended = self.processes.iter_mut().any(|process| matches!(process.child.try_wait(), Ok(Some(_))));
-            if ended || Instant::now() > deadline {
-                let log = fs::read_to_string(self.file(&format!("{program}.log"))).unwrap_or_default();
-                let last: Vec<_> = log.lines().rev().take(10).collect();
-                let last = last.join("\n");
-                return Err(format!("{program} is not ready; its last lines, newest first:\n{last}").into());
+            if let Some((ended, status)) = self.processes.iter_mut().find_map(Process::ended) {
+                let last = self.last_lines(ended);
+                return Err(format!("{ended} ended ({status}) while {program} started; {last}").into());
+            }
+            if Instant::now() > deadline {
+                return Err(format!("{program} is not ready; {}", self.last_lines(program)).into());
             }
             thread::sleep(Duration::from_millis(100));
         }
+    }
+
+    fn last_lines(&self, program: &str) -> String {
+        let log = fs::read_to_string(self.file(&format!("{program}.log"))).unwrap_or_default();
+        let last: Vec<_> = log.lines().rev().take(10).collect();
+        format!("its last lines, newest first:\n{}", last.join("\n"))
     }
 }
 
@@ -364,6 +371,12 @@ impl Drop for Upstream {
 }
 
 impl Process {
+    /// Returns the name and the status of a process that has ended.
+    fn ended(&mut self) -> Option<(&'static str, ExitStatus)> {
+        let status = self.child.try_wait().ok().flatten()?;
+        Some((self.program, status))
+    }
+
     fn end(&mut self) {
         // The process may have exited already, so the error is ignored.
         let _ = self.child.kill();
