@@ -15,6 +15,7 @@ use std::{
 
 use tokio::{
     net::TcpListener,
+    runtime::{self, Handle, Runtime},
     sync::watch,
     task::{JoinHandle, JoinSet},
 };
@@ -55,6 +56,9 @@ const CACHE_BUDGET: usize = 1 << 20;
 /// The lease of the leader election, that of kube-controller-manager. The role of `system:kube-controller-manager` permits
 /// no other.
 const LEASE: &str = "kube-controller-manager";
+
+/// The maximum number of simulated nodes that share a runtime with the server.
+const NODES_BESIDE_REQUESTS: usize = 100;
 
 /// The components and addresses of a control plane.
 #[derive(Debug)]
@@ -116,6 +120,17 @@ pub(crate) struct ControlPlane {
     managed: Option<Result<windlass_runtime::Result<()>, tokio::task::JoinError>>,
     /// The tasks of the storage.
     _tasks: JoinSet<()>,
+    /// The runtime of the controllers, if they have one.
+    runtime: Option<OwnRuntime>,
+}
+
+/// The runtime of the controllers and of many nodes. Thousands of their tasks are ready at a time. In the runtime of the
+/// server, each task of a request would wait for them. Dropping it ends their tasks.
+#[derive(Debug)]
+struct OwnRuntime {
+    handle: Handle,
+    /// `None` once it is dropped.
+    runtime: Option<Runtime>,
 }
 
 /// The users that the controllers can act as.
@@ -262,8 +277,10 @@ impl Bound {
         let acting = server.clone();
         let controllers = controllers.identities(move |identity| Some(identities.client(&acting, identity)));
         let managing = Managing { controllers, console: console.map(|(socket, _)| socket), is_shared };
-        let managing = tokio::spawn(managing.run(identities.client(&server, Identity::ControllerManager), stopped));
-        Ok(ControlPlane { server, stop, serving, managing, managed: None, _tasks: tasks })
+        let own = if settings.nodes > NODES_BESIDE_REQUESTS { Some(OwnRuntime::new()?) } else { None };
+        let runtime = own.as_ref().map_or_else(Handle::current, |own| own.handle.clone());
+        let managing = runtime.spawn(managing.run(identities.client(&server, Identity::ControllerManager), stopped));
+        Ok(ControlPlane { server, stop, serving, managing, managed: None, _tasks: tasks, runtime: own })
     }
 }
 
@@ -287,6 +304,7 @@ impl ControlPlane {
         self.ended().await;
         self.server.stop();
         self.serving.await??;
+        drop(self.runtime);
         match self.managed {
             Some(managed) => Ok(managed??),
             None => Ok(()),
@@ -310,6 +328,22 @@ fn client(server: &Server) -> Client {
 fn client_over(service: Service) -> Client {
     // The server warns about the deprecated Endpoints, which the controllers write intentionally.
     Client::from_service(service, "default").with_warnings(IgnoreWarnings)
+}
+
+impl OwnRuntime {
+    fn new() -> io::Result<Self> {
+        let runtime = runtime::Builder::new_multi_thread().enable_all().thread_name("controllers").build()?;
+        Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
+    }
+}
+
+impl Drop for OwnRuntime {
+    fn drop(&mut self) {
+        // A task of the server's runtime drops this, and must not wait for threads.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Identities {
@@ -433,6 +467,8 @@ async fn answering(path: &Path, own: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Node;
+
     use super::*;
 
     #[test]
@@ -460,20 +496,13 @@ mod tests {
         assert_eq!(error, format!("listening on {address}: the address is in use; --port names another"));
     }
 
-    #[tokio::test]
-    async fn kubeconfig_of_running_control_plane_is_detected() {
-        let directory = std::env::temp_dir().join(format!("windlass-up-{}", Entropy::os().uuid()));
-        fs::create_dir_all(&directory).unwrap();
-        let path = directory.join("config");
-        assert_eq!(answering(&path, "").await, None);
-        let bind = (Ipv4Addr::LOCALHOST, 0).into();
-        let controllers = "none".parse().unwrap();
-        let bound = Bound::bind(Settings {
+    fn settings(controllers: &str, nodes: usize) -> Settings {
+        Settings {
             kubernetes: KubernetesVersion::default(),
-            bind,
+            bind: (Ipv4Addr::LOCALHOST, 0).into(),
             advertised: None,
-            nodes: 0,
-            controllers,
+            nodes,
+            controllers: controllers.parse().unwrap(),
             console: None,
             access: Access::default(),
             proxy: None,
@@ -487,9 +516,31 @@ mod tests {
             place: Place::Memory { history: Duration::from_mins(5) },
             encryption: None,
             hint: "",
-        })
-        .await
-        .unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn controllers_of_many_nodes_have_their_own_runtime_until_the_end() {
+        for (nodes, has_own) in [(NODES_BESIDE_REQUESTS, false), (NODES_BESIDE_REQUESTS + 1, true)] {
+            let plane = Bound::bind(settings("nodes", nodes)).await.unwrap().start().unwrap();
+            assert_eq!(plane.runtime.is_some(), has_own);
+            let created = tokio::time::timeout(Duration::from_mins(1), async {
+                while plane.client().list::<Node>().await.unwrap().items.len() < nodes {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            });
+            created.await.expect("all nodes are created within a minute");
+            plane.stop().await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn kubeconfig_of_running_control_plane_is_detected() {
+        let directory = std::env::temp_dir().join(format!("windlass-up-{}", Entropy::os().uuid()));
+        fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("config");
+        assert_eq!(answering(&path, "").await, None);
+        let bound = Bound::bind(settings("none", 0)).await.unwrap();
         let url = bound.url();
         bound.write_kubeconfig(&path).unwrap();
         let plane = bound.start().unwrap();
