@@ -17,7 +17,7 @@ pub(crate) use self::{
     column::{Column, CustomColumn},
     conversion::{Conversion, Conversions, Hub, VersionConverter},
     info::{CustomShape, ResourceInfo, ResourceTable, Shape, SubresourceInfo, TaggedBody},
-    item::{Body, Item},
+    item::{Body, Item, ListItem},
     own_rules::OwnRules,
     resets::Resets,
     strategy::{

@@ -35,14 +35,16 @@
 use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::{StreamExt as _, future::BoxFuture, stream::BoxStream};
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::BoxStream};
 
 pub use self::{
+    compact::{CompactBody, CompactRange, CompactValue, CompressedBody, Decompress},
     key_map::{KeyCount, KeyEntry, KeyMap},
     lifetimes::Lifetimes,
     memory::{MemoryStorage, Replica, Retention},
 };
 
+mod compact;
 mod key_map;
 pub(crate) mod last_commits;
 mod lifetimes;
@@ -411,6 +413,12 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
     /// read in pages. This holds even if the backend has compacted that revision itself. [`Self::compact`] ends it.
     fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>>;
 
+    /// Returns the values like [`range`](Self::range), in the form in which the backend keeps them. A long list then needs
+    /// little memory of its own, and is decompressed while it is sent. By default no value is compressed.
+    fn range_compact(&self, query: RangeQuery) -> BoxFuture<'_, Result<CompactRange, StorageError>> {
+        async move { Ok(self.range(query).await?.into()) }.boxed()
+    }
+
     /// Compares and changes one key atomically.
     fn commit<'a>(
         &'a self,
@@ -435,8 +443,8 @@ pub trait Storage: fmt::Debug + Send + Sync + 'static {
         self.watch(prefix, after)
     }
 
-    /// Reports whether reads return bytes that the storage keeps in memory anyway. The server charges other bytes to the
-    /// connection of the client that lists them.
+    /// Reports whether [`range_compact`](Self::range_compact) returns bytes that the storage keeps in memory anyway. The
+    /// server charges other bytes to the connection of the client that lists them.
     fn shares_values(&self) -> bool {
         false
     }

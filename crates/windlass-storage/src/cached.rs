@@ -27,8 +27,8 @@ use tokio::{
     time,
 };
 use windlass_server::storage::{
-    Change, CommitError, Committed, EventStream, Expect, Range, RangeQuery, Replica, Retention, Revision, Storage,
-    StorageError, StoredValue,
+    Change, CommitError, Committed, CompactRange, EventStream, Expect, Range, RangeQuery, Replica, Retention, Revision,
+    Storage, StorageError, StoredValue,
 };
 
 use self::{probe::Probe, writes::Writes};
@@ -178,6 +178,15 @@ impl<T: Transform> Shared<T> {
         self.range_below(query).await
     }
 
+    async fn range_compact(&self, query: RangeQuery) -> Result<CompactRange, StorageError> {
+        if (query.at.is_some() || self.catch_up().await?)
+            && let Ok(found) = self.replica.range_compact(&query)
+        {
+            return Ok(found);
+        }
+        Ok(self.range_below(query).await?.into())
+    }
+
     async fn get_recent(&self, key: &str) -> Result<Option<StoredValue>, StorageError> {
         // Before the copy, which may get the event in between.
         let written = self.writes.last(key);
@@ -260,6 +269,10 @@ impl<T: Transform> Storage for CachedStorage<T> {
 
     fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>> {
         self.shared.range(query).boxed()
+    }
+
+    fn range_compact(&self, query: RangeQuery) -> BoxFuture<'_, Result<CompactRange, StorageError>> {
+        self.shared.range_compact(query).boxed()
     }
 
     fn range_recent<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Range, StorageError>> {

@@ -5,6 +5,7 @@ use futures::{StreamExt as _, stream};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::task;
+use windlass_api::Status;
 
 use super::{
     body::{Body, BodyError},
@@ -16,7 +17,7 @@ use crate::{
     codec::{ProtobufList, to_yaml, to_yaml_item},
     encoded::Style,
     offload::offload,
-    resource::Item,
+    resource::{Item, ListItem},
 };
 
 /// The approximate size of the pieces of a long list in bytes.
@@ -89,7 +90,7 @@ impl Frame {
 /// The pieces of a list, each rendered when it is requested.
 pub(super) struct Pieces<R> {
     frame: Frame,
-    items: std::vec::IntoIter<Item>,
+    items: std::vec::IntoIter<ListItem>,
     state: State,
     render: R,
     /// Set if the list is indented.
@@ -106,7 +107,7 @@ enum State {
 
 impl<R: Fn(&Item, &mut Vec<u8>) + Send + 'static> Pieces<R> {
     /// Creates the pieces of a list. `render` appends an item in JSON.
-    pub(super) fn new(frame: Frame, items: Vec<Item>, render: R) -> Self {
+    pub(super) fn new(frame: Frame, items: Vec<ListItem>, render: R) -> Self {
         Self { frame, items: items.into_iter(), state: State::Head, render, indenter: None }
     }
 
@@ -131,12 +132,15 @@ impl<R: Fn(&Item, &mut Vec<u8>) + Send + 'static> Pieces<R> {
                     return Ok(None);
                 }
                 let (piece, pieces) = offload(move || (pieces.next(), pieces)).await.map_err(BodyError::new)?;
+                let piece = piece.transpose().map_err(BodyError::new)?;
                 Ok(piece.map(|piece| (piece, pieces)))
             }));
         }
-        let first = self.next().unwrap_or_default();
-        if self.state == State::Done {
-            return Body::whole(first);
+        let first = self.next().unwrap_or_else(|| Ok(Bytes::new()));
+        if self.state == State::Done
+            && let Ok(only) = &first
+        {
+            return Body::whole(only.clone());
         }
         let rest = stream::unfold((self, 0), |(mut pieces, copied)| async move {
             if copied == COPIED {
@@ -144,14 +148,26 @@ impl<R: Fn(&Item, &mut Vec<u8>) + Send + 'static> Pieces<R> {
             }
             Some((pieces.next()?, (pieces, copied % COPIED + 1)))
         });
-        Body::frames(stream::iter([first]).chain(rest))
+        Body::fallible(stream::iter([first]).chain(rest).map(|piece| piece.map_err(BodyError::new)))
+    }
+}
+
+impl<R: Fn(&Item, &mut Vec<u8>)> Pieces<R> {
+    /// Renders the whole list.
+    pub(super) fn into_bytes(self) -> Result<Vec<u8>, Status> {
+        let mut whole = Vec::new();
+        for piece in self {
+            whole.extend_from_slice(&piece?);
+        }
+        Ok(whole)
     }
 }
 
 impl<R: Fn(&Item, &mut Vec<u8>)> Iterator for Pieces<R> {
-    type Item = Bytes;
+    type Item = Result<Bytes, Status>;
 
-    fn next(&mut self) -> Option<Bytes> {
+    /// Returns the next piece. After an error, the list is over.
+    fn next(&mut self) -> Option<Result<Bytes, Status>> {
         let mut out = Vec::new();
         match self.state {
             State::Done => return None,
@@ -165,7 +181,14 @@ impl<R: Fn(&Item, &mut Vec<u8>)> Iterator for Pieces<R> {
                 self.state = State::Done;
                 break;
             };
-            read += item.encoded.len_hint();
+            read += item.len_hint();
+            let item = match item.get() {
+                Ok(item) => item,
+                Err(status) => {
+                    self.state = State::Done;
+                    return Some(Err(status));
+                }
+            };
             match self.frame.form {
                 Form::Json => {
                     if self.state == State::Items {
@@ -185,7 +208,7 @@ impl<R: Fn(&Item, &mut Vec<u8>)> Iterator for Pieces<R> {
         if let Some(indenter) = &mut self.indenter {
             out = indenter.indent(&out);
         }
-        Some(out.into())
+        Some(Ok(out.into()))
     }
 }
 
@@ -196,7 +219,7 @@ pub(super) struct ProtobufPieces {
     /// The version of the metadata in a partial list.
     version: Option<MetaVersion>,
     /// The items that are not encoded yet.
-    items: std::vec::IntoIter<Item>,
+    items: std::vec::IntoIter<ListItem>,
     pieces: Vec<Bytes>,
     last: Vec<u8>,
     length: usize,
@@ -204,7 +227,7 @@ pub(super) struct ProtobufPieces {
 
 impl ProtobufPieces {
     /// Begins a list with this head. Returns `None` if it has no protobuf message.
-    pub(super) fn new(head: Value, version: Option<MetaVersion>, items: Vec<Item>) -> Option<Self> {
+    pub(super) fn new(head: Value, version: Option<MetaVersion>, items: Vec<ListItem>) -> Option<Self> {
         let kind = ProtobufList::of(&head)?;
         let items = items.into_iter();
         Some(Self { head, kind, version, items, pieces: Vec::new(), last: Vec::new(), length: 0 })
@@ -216,13 +239,13 @@ impl ProtobufPieces {
     }
 
     /// Encodes items of about this number of bytes.
-    pub(super) fn push(&mut self, bytes: usize) {
+    pub(super) fn push(&mut self, bytes: usize) -> Result<(), Status> {
         let mut read = 0;
         while read < bytes
             && let Some(item) = self.items.next()
         {
-            read += item.encoded.len_hint();
-            let mut value = item.value();
+            read += item.len_hint();
+            let mut value = item.get()?.value();
             if let Some(version) = self.version {
                 value = partial(value, version);
             }
@@ -232,17 +255,18 @@ impl ProtobufPieces {
                 self.pieces.push(Bytes::from(std::mem::take(&mut self.last)));
             }
         }
+        Ok(())
     }
 
     /// Encodes the rest, and returns the response.
-    pub(super) fn finish(mut self) -> Response<Body> {
-        self.push(usize::MAX);
+    pub(super) fn finish(mut self) -> Result<Response<Body>, Status> {
+        self.push(usize::MAX)?;
         let length = self.length + self.last.len();
         let (first, end) = self.kind.frame(&self.head, length);
         self.last.extend_from_slice(end);
         let pieces = std::iter::once(Bytes::from(first)).chain(self.pieces);
         let body = Body::pieces(pieces.chain(std::iter::once(Bytes::from(self.last))).collect());
-        respond(StatusCode::OK, HeaderValue::from_static(Encoding::Protobuf.media_type()), body)
+        Ok(respond(StatusCode::OK, HeaderValue::from_static(Encoding::Protobuf.media_type()), body))
     }
 }
 

@@ -28,7 +28,7 @@ use crate::{
     registry::{
         self, DeleteParams, GetParams, PatchType, Registry, ResponseBody, ScopeSize, WebhookCalls, WriteParams, Written,
     },
-    resource::{Body as ObjectBody, Conversions, ResourceInfo, Target},
+    resource::{Body as ObjectBody, Conversions, ListItem, ResourceInfo, Target},
     reviews::{self, ReviewContext},
     state::State,
     table::{self, IncludeObject},
@@ -207,7 +207,7 @@ impl Request<'_> {
         let renderer = self.renderer()?;
         let params = list_params(&self.exchange.query)?;
         self.registry.wait_for_list_lag(&self.target, &params).await;
-        let list = self.registry.list(&self.target, params).await?;
+        let list = self.registry.list_compact(&self.target, params).await?;
         if let (Some(path), Some(ScopeSize { count, read, bytes })) = (&self.exchange.info.resource, list.scope) {
             self.server.flow_control().objects().record(path, count, read, bytes);
         }
@@ -298,7 +298,7 @@ impl Request<'_> {
         let params = self.delete_params(body).await?;
         let delete =
             |registry: Registry, target| async move { registry.delete_collection(&target, params, list).await };
-        let list = self.finish(0, delete).await?;
+        let list = self.finish(0, delete).await?.try_map(|item| Ok(ListItem::from(item)))?;
         Ok(renderer.list(list).await?)
     }
 

@@ -23,7 +23,7 @@ use crate::{
     health::Report,
     offload::{LARGE, PART, offload},
     registry::ItemList,
-    resource::{Item, ResourceInfo},
+    resource::{Item, ListItem, ResourceInfo},
     table::{self, Header, IncludeObject},
 };
 
@@ -124,7 +124,7 @@ impl Renderer {
     }
 
     /// Returns a list, in pieces if it is long. Long lists are converted outside of the runtime, in several parts.
-    pub(super) async fn list(self, list: ItemList) -> Result<Response<Body>, Status> {
+    pub(super) async fn list(self, list: ItemList<ListItem>) -> Result<Response<Body>, Status> {
         if size(&list) < LARGE || self.is_copied() && self.is_streamed() {
             return self.render_list(list);
         }
@@ -132,13 +132,9 @@ impl Renderer {
             (Encoding::Protobuf, View::Whole | View::PartialList(_)) if !self.audit.wants_response() => {
                 let mut pieces = self.protobuf_list(list)?;
                 while !pieces.is_complete() {
-                    pieces = offload(move || {
-                        pieces.push(PART);
-                        pieces
-                    })
-                    .await?;
+                    pieces = offload(move || pieces.push(PART).map(|()| pieces)).await??;
                 }
-                Ok(pieces.finish())
+                pieces.finish()
             }
             _ if self.is_streamed() => self.render_list(list),
             _ => offload(move || self.render_list(list)).await?,
@@ -156,7 +152,7 @@ impl Renderer {
         is_streamed && !self.audit.wants_response()
     }
 
-    fn render_list(&self, list: ItemList) -> Result<Response<Body>, Status> {
+    fn render_list(&self, list: ItemList<ListItem>) -> Result<Response<Body>, Status> {
         let style = self.resource.shape.style();
         if self.representation.encoding == Encoding::Protobuf && self.audit.wants_response() {
             // The audit log is JSON.
@@ -175,15 +171,16 @@ impl Renderer {
                     let none = json::encode(&self.table(metadata, std::iter::empty(), self.header(), version));
                     let row = self.row(version);
                     let render = move |item: &Item, out: &mut Vec<u8>| push_json(&row(item.value()), out);
-                    return Ok(self.concatenate(Frame::of_table(none), list, render));
+                    return self.concatenate(Frame::of_table(none), list, render);
                 }
-                let objects = list.items.into_iter().map(|item| item.value());
-                let compact = json::encode(&self.table(metadata, objects, self.header(), version));
+                let objects =
+                    list.items.iter().map(|item| Ok(item.get()?.value())).collect::<Result<Vec<_>, Status>>()?;
+                let compact = json::encode(&self.table(metadata, objects.into_iter(), self.header(), version));
                 Ok(self.document(StatusCode::OK, compact))
             }
             View::PartialList(version) => {
                 if self.representation.encoding == Encoding::Protobuf {
-                    return Ok(self.protobuf_list(list)?.finish());
+                    return self.protobuf_list(list)?.finish();
                 }
                 let kind = PARTIAL_LIST;
                 let metadata = list_metadata(&list, Style::BuiltIn);
@@ -194,15 +191,15 @@ impl Renderer {
                     return Ok(self.document(StatusCode::OK, json::encode(&none)));
                 }
                 let frame = self.frame(kind, version.api_version(), &metadata, Style::BuiltIn);
-                Ok(self.concatenate(frame, list, move |item, out| {
+                self.concatenate(frame, list, move |item, out| {
                     if !item.encoded.render_partial(version.api_version(), item.revision, out) {
                         push_json(&partial(item.value(), version), out);
                     }
-                }))
+                })
             }
             View::Whole => {
                 if self.representation.encoding == Encoding::Protobuf {
-                    return Ok(self.protobuf_list(list)?.finish());
+                    return self.protobuf_list(list)?.finish();
                 }
                 let (kind, api_version) = (&self.resource.list_kind, self.resource.api_version());
                 let metadata = list_metadata(&list, style);
@@ -211,7 +208,7 @@ impl Renderer {
                 } else {
                     self.frame(kind, &api_version, &metadata, style)
                 };
-                Ok(self.concatenate(frame, list, Item::render_item))
+                self.concatenate(frame, list, Item::render_item)
             }
         }
     }
@@ -260,29 +257,30 @@ impl Renderer {
     fn concatenate(
         &self,
         frame: Frame,
-        list: ItemList,
+        list: ItemList<ListItem>,
         render: impl Fn(&Item, &mut Vec<u8>) + Send + 'static,
-    ) -> Response<Body> {
+    ) -> Result<Response<Body>, Status> {
         let size = size(&list);
-        let is_copied = size < LARGE || self.is_copied();
+        let is_copied = size < LARGE || self.is_copied() && !list.items.iter().any(ListItem::is_compressed);
         // Loaded and converted objects belong to this response, others to the storage.
-        let held = if list.is_loaded || self.resource.conversion.is_some() { size } else { 0 };
+        let loaded = if list.is_loaded || self.resource.conversion.is_some() { size } else { 0 };
+        let held = loaded + size_of_val(&*list.items);
         let pieces = Pieces::new(frame, list.items, render);
         let encoding = self.representation.encoding;
         // A YAML list without items has no frame of its own.
         if !self.is_streamed() || encoding == Encoding::Yaml && !pieces.is_yaml() {
-            let mut compact: Vec<u8> = pieces.flatten().collect();
+            let mut compact = pieces.into_bytes()?;
             compact.pop();
-            return self.document(StatusCode::OK, compact);
+            return Ok(self.document(StatusCode::OK, compact));
         }
         let body = pieces.indented(encoding == Encoding::PrettyJson).into_body(is_copied);
         let held = held.max(body.held_bytes());
         let body = body.with_held_bytes(held);
-        respond(StatusCode::OK, HeaderValue::from_static(encoding.media_type()), body)
+        Ok(respond(StatusCode::OK, HeaderValue::from_static(encoding.media_type()), body))
     }
 
     /// Begins a list in protobuf.
-    fn protobuf_list(&self, list: ItemList) -> Result<ProtobufPieces, Status> {
+    fn protobuf_list(&self, list: ItemList<ListItem>) -> Result<ProtobufPieces, Status> {
         let (kind, api_version, style, version) = match self.representation.view {
             View::PartialList(version) => {
                 (PARTIAL_LIST, version.api_version().to_owned(), Style::BuiltIn, Some(version))
@@ -296,11 +294,11 @@ impl Renderer {
 }
 
 /// Returns the number of bytes of the objects in a list.
-fn size(list: &ItemList) -> usize {
-    list.items.iter().map(|item| item.encoded.len_hint()).sum()
+fn size(list: &ItemList<ListItem>) -> usize {
+    list.items.iter().map(ListItem::len_hint).sum()
 }
 
-fn list_metadata(list: &ItemList, style: Style) -> Value {
+fn list_metadata(list: &ItemList<ListItem>, style: Style) -> Value {
     let mut metadata = Map::new();
     let revision = Value::from(list.revision.0.to_string());
     let token = list.continue_token.as_deref();

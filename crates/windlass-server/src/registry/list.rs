@@ -5,11 +5,12 @@ use std::sync::Arc;
 use windlass_api::{GroupKind, Status};
 
 use super::{Registry, Selection, continue_token::ContinueToken, read::parse_version, select::Facts, storage_failure};
-use crate::storage::{RangeQuery, Revision, StorageError, StoredValue};
+use crate::storage::{CompactValue, RangeQuery, Revision, StorageError};
 use crate::{
     kubernetes::KubernetesVersion,
     object::{Errors, Path},
-    resource::{Item, ResourceInfo, Target},
+    offload::{LARGE, PART, offload},
+    resource::{Item, ListItem, ResourceInfo, Target},
 };
 
 /// The parameters of a list.
@@ -30,12 +31,12 @@ pub(crate) struct ListParams {
 
 /// A list, or a page of one.
 #[derive(Clone, Debug)]
-pub(crate) struct ItemList {
+pub(crate) struct ItemList<I = Item> {
     pub(crate) revision: Revision,
     pub(crate) continue_token: Option<String>,
     /// The number of objects after this page; only set without selectors.
     pub(crate) remaining: Option<u64>,
-    pub(crate) items: Vec<Item>,
+    pub(crate) items: Vec<I>,
     /// `true` if the storage read the items for this list, so that only the list keeps them in memory.
     pub(crate) is_loaded: bool,
     /// The size of the scope. `None` for a list of one name and for a page after the first one.
@@ -55,9 +56,27 @@ pub(crate) struct ScopeSize {
 /// The number of values that are read at a time when a selector may drop most of them.
 const SCAN_PAGE: usize = 500;
 
+impl<I> ItemList<I> {
+    /// Converts the items.
+    pub(crate) fn try_map<J>(self, convert: impl FnMut(I) -> Result<J, Status>) -> Result<ItemList<J>, Status> {
+        let Self { revision, continue_token, remaining, items, is_loaded, scope } = self;
+        let items = items.into_iter().map(convert).collect::<Result<_, _>>()?;
+        Ok(ItemList { revision, continue_token, remaining, items, is_loaded, scope })
+    }
+}
+
 impl Registry {
     /// Lists a collection.
-    pub(crate) async fn list(&self, target: &Target, mut params: ListParams) -> Result<ItemList, Status> {
+    pub(crate) async fn list(&self, target: &Target, params: ListParams) -> Result<ItemList, Status> {
+        self.list_compact(target, params).await?.try_map(ListItem::into_item)
+    }
+
+    /// Lists a collection, whose items can be compressed.
+    pub(crate) async fn list_compact(
+        &self,
+        target: &Target,
+        mut params: ListParams,
+    ) -> Result<ItemList<ListItem>, Status> {
         let selection = Selection::parse(params.labels.as_deref(), params.fields.as_deref())?;
         check(&params)?;
         selection.check(&target.resource)?;
@@ -68,7 +87,7 @@ impl Registry {
                 revision: Revision(0),
                 continue_token: None,
                 remaining: None,
-                items: items.collect(),
+                items: items.map(ListItem::Plain).collect(),
                 is_loaded: false,
                 scope: None,
             });
@@ -109,8 +128,12 @@ impl Registry {
             list.continue_token = Some(token.encode(&prefix));
             list.remaining = Some(remaining).filter(|_| selection.is_empty());
         }
-        let items = values.iter().map(Item::stored).collect::<Result<_, _>>()?;
-        list.items = Self::convert_items(&target.resource, items).await?;
+        list.items = if target.resource.conversion.is_none() {
+            values.into_iter().map(ListItem::stored).collect::<Result<_, _>>()?
+        } else {
+            let converted = Self::convert_items(&target.resource, read_values(values).await?).await?;
+            converted.into_iter().map(ListItem::Plain).collect()
+        };
         Ok(list)
     }
 
@@ -154,8 +177,8 @@ impl Registry {
         Err(Status::unclassified("etcdserver: mvcc: required revision is a future revision"))
     }
 
-    async fn range(&self, query: RangeQuery) -> Result<(Revision, Vec<StoredValue>, u64), ScanError> {
-        let range = self.0.storage.range(query).await?;
+    async fn range(&self, query: RangeQuery) -> Result<(Revision, Vec<CompactValue>, u64), ScanError> {
+        let range = self.0.storage.range_compact(query).await?;
         Ok((range.revision, range.values, range.remaining))
     }
 
@@ -182,10 +205,8 @@ impl Registry {
             query.start = values.last().map(|last| format!("{}\0", last.key));
             let count = values.len();
             found.bytes += bytes(&values);
-            let items = values.iter().map(Item::stored).collect::<Result<_, _>>().map_err(ScanError::Status)?;
-            let items = Self::convert_items(resource, items).await.map_err(ScanError::Status)?;
-            let selected = selection.select(resource, items).await.map_err(ScanError::Status)?;
-            for (index, _) in selected {
+            let selected = Self::selected(resource, selection, &values).await.map_err(ScanError::Status)?;
+            for index in selected {
                 let value = &values[index];
                 found.values.push(value.clone());
                 let read = index + 1;
@@ -204,6 +225,29 @@ impl Registry {
             }
         }
     }
+
+    /// Returns the indexes of the selected values. Compressed values are decompressed in parts, outside of the runtime,
+    /// and not kept. So a selector needs little memory, however long the collection is.
+    async fn selected(
+        resource: &Arc<ResourceInfo>,
+        selection: &Selection,
+        values: &[CompactValue],
+    ) -> Result<Vec<usize>, Status> {
+        // A webhook converts a whole list in one request.
+        let is_whole = resource.conversion.as_ref().is_some_and(|conversion| conversion.translator.is_some())
+            || !values.iter().any(CompactValue::is_compressed);
+        let mut selected = Vec::new();
+        let mut first = 0;
+        while first < values.len() {
+            let part = if is_whole { &values[first..] } else { part(&values[first..]) };
+            let items = read_values(part.to_vec()).await?;
+            let items = Self::convert_items(resource, items).await?;
+            let found = selection.select(resource, items).await?;
+            selected.extend(found.into_iter().map(|(index, _)| first + index));
+            first += part.len();
+        }
+        Ok(selected)
+    }
 }
 
 /// Reports whether a topic covers a key: a topic with a trailing slash is a prefix, any other is a single key.
@@ -216,9 +260,30 @@ fn is_key(topic: &str) -> bool {
     !topic.ends_with('/')
 }
 
+/// Returns the first values, up to the size of a part.
+fn part(values: &[CompactValue]) -> &[CompactValue] {
+    let mut bytes = 0;
+    let within = values.iter().take_while(|value| {
+        let is_within = bytes < PART;
+        bytes += value.body.size();
+        is_within
+    });
+    let count = within.count();
+    &values[..count]
+}
+
+/// Reads values. Many compressed ones are decompressed outside of the runtime.
+pub(super) async fn read_values(values: Vec<CompactValue>) -> Result<Vec<Item>, Status> {
+    let read = |values: Vec<CompactValue>| {
+        values.into_iter().map(|value| ListItem::stored(value)?.into_item()).collect::<Result<_, Status>>()
+    };
+    let compressed: usize = values.iter().filter(|value| value.is_compressed()).map(|value| value.body.size()).sum();
+    if compressed >= LARGE { offload(move || read(values)).await? } else { read(values) }
+}
+
 struct Scanned {
     revision: Revision,
-    values: Vec<StoredValue>,
+    values: Vec<CompactValue>,
     /// The number of unread values; greater than 0 if the limit was reached.
     remaining: u64,
     /// The number of values that were read, selected or not.
@@ -227,8 +292,8 @@ struct Scanned {
     bytes: u64,
 }
 
-fn bytes(values: &[StoredValue]) -> u64 {
-    values.iter().map(|value| value.body.len() as u64).sum()
+fn bytes(values: &[CompactValue]) -> u64 {
+    values.iter().map(|value| value.body.size() as u64).sum()
 }
 
 enum ScanError {

@@ -10,14 +10,14 @@ use windlass_api::{EventType, Status};
 
 use super::{
     Derived, Registry, Selection,
-    list::{is_about, list_options},
+    list::{is_about, list_options, read_values},
     read::parse_uint,
     select::Facts,
     storage_failure,
 };
 use crate::{
     codec::{protobuf_frame, to_protobuf},
-    storage::{RangeQuery, Revision, StorageError, StoredValue},
+    storage::{CompactValue, RangeQuery, Revision, StorageError, StoredValue},
     watch_cache::{SharedEvent, Subscription},
 };
 use crate::{
@@ -45,7 +45,7 @@ pub(crate) struct WatchParams {
 pub(crate) struct WatchSession {
     interest: Interest,
     /// The initial state in key order, without the values that have been processed.
-    initial: std::vec::IntoIter<StoredValue>,
+    initial: std::vec::IntoIter<CompactValue>,
     /// The next events of the initial state.
     ready: VecDeque<WatchEvent>,
     /// The revision of the initial state, until the bookmark after it has been sent; `None` if there is no such
@@ -239,7 +239,7 @@ impl WatchSession {
     /// Reads the initial state and returns its revision.
     async fn begin(&mut self, registry: &Registry) -> Result<Revision, Status> {
         let query = RangeQuery::prefix(self.interest.topic.clone());
-        let range = registry.0.storage.range(query).await.map_err(|error| storage_failure(&error))?;
+        let range = registry.0.storage.range_compact(query).await.map_err(|error| storage_failure(&error))?;
         self.initial = range.values.into_iter();
         self.initial_end = self.bookmarks.then_some(range.revision);
         Ok(range.revision)
@@ -256,10 +256,9 @@ impl WatchSession {
 }
 
 impl Interest {
-    async fn initial_events(&self, values: &[StoredValue]) -> Result<VecDeque<WatchEvent>, Status> {
-        let values = values.iter().filter(|value| is_about(&self.topic, &value.key));
-        let items = values.map(Item::stored).collect::<Result<_, _>>()?;
-        let shown = Registry::convert_items(&self.resource, items).await?;
+    async fn initial_events(&self, values: &[CompactValue]) -> Result<VecDeque<WatchEvent>, Status> {
+        let values = values.iter().filter(|value| is_about(&self.topic, &value.key)).cloned().collect();
+        let shown = Registry::convert_items(&self.resource, read_values(values).await?).await?;
         let selected = self.selection.select(&self.resource, shown).await?.into_iter();
         Ok(selected.map(|(_, facts)| WatchEvent { kind: EventType::Added, item: facts.item, shared: None }).collect())
     }

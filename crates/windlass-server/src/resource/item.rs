@@ -1,5 +1,7 @@
 //! Objects as requests and responses carry them.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use serde_json::Value;
 use windlass_api::Status;
@@ -8,7 +10,7 @@ use super::Target;
 use crate::{
     codec::Format,
     encoded::Encoded,
-    storage::{Revision, StoredValue},
+    storage::{CompactBody, CompactValue, Revision, StoredValue},
 };
 
 /// An object at one revision.
@@ -17,6 +19,13 @@ pub(crate) struct Item {
     pub(crate) encoded: Encoded,
     /// The revision of the write that produced this state; 0 for objects that were not stored (dry runs).
     pub(crate) revision: Revision,
+}
+
+/// An item of a list. Its storage can have compressed it, and a long list is decompressed while it is sent.
+#[derive(Clone, Debug)]
+pub(crate) enum ListItem {
+    Plain(Item),
+    Compressed(CompactValue),
 }
 
 /// The body of a request.
@@ -58,8 +67,57 @@ impl Item {
     }
 
     pub(crate) fn stored(value: &StoredValue) -> Result<Self, Status> {
-        let encoded = Encoded::from_storage(value.body.clone())
-            .map_err(|damage| Status::internal(format!("reading {}: {damage}", value.key)))?;
-        Ok(Self { encoded, revision: value.modified })
+        Self::read(&value.key, value.body.clone(), value.modified)
+    }
+
+    fn read(key: &str, body: Bytes, revision: Revision) -> Result<Self, Status> {
+        let encoded = Encoded::from_storage(body);
+        let encoded = encoded.map_err(|damage| Status::internal(format!("reading {key}: {damage}")))?;
+        Ok(Self { encoded, revision })
+    }
+}
+
+impl ListItem {
+    /// Creates the item of a stored value. A compressed value is not read.
+    pub(crate) fn stored(value: CompactValue) -> Result<Self, Status> {
+        match value.body {
+            CompactBody::Plain(body) => Ok(Self::Plain(Item::read(&value.key, body, value.modified)?)),
+            CompactBody::Compressed(_) => Ok(Self::Compressed(value)),
+        }
+    }
+
+    /// Returns the item, decompressed. The result is not kept.
+    pub(crate) fn get(&self) -> Result<Cow<'_, Item>, Status> {
+        match self {
+            Self::Plain(item) => Ok(Cow::Borrowed(item)),
+            Self::Compressed(value) => {
+                Item::read(&value.key, value.body.clone().into_bytes(), value.modified).map(Cow::Owned)
+            }
+        }
+    }
+
+    pub(crate) fn into_item(self) -> Result<Item, Status> {
+        match self {
+            Self::Plain(item) => Ok(item),
+            Self::Compressed(value) => Item::read(&value.key, value.body.into_bytes(), value.modified),
+        }
+    }
+
+    /// Returns the approximate size of the object as JSON.
+    pub(crate) fn len_hint(&self) -> usize {
+        match self {
+            Self::Plain(item) => item.encoded.len_hint(),
+            Self::Compressed(value) => value.body.size(),
+        }
+    }
+
+    pub(crate) fn is_compressed(&self) -> bool {
+        matches!(self, Self::Compressed(_))
+    }
+}
+
+impl From<Item> for ListItem {
+    fn from(item: Item) -> Self {
+        Self::Plain(item)
     }
 }

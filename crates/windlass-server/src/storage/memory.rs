@@ -24,11 +24,12 @@ pub use self::replica::Replica;
 use self::{
     index::{Index, Page, Version},
     log::{Log, Watcher},
-    packing::{Cold, Packing},
+    packing::{Cold, Dictionaries, Packing, Value},
 };
 use super::{
-    Change, CommitError, Committed, Delivery, EventStream, Expect, KeyEntry, KeyMap, Lifetimes, Range, RangeQuery,
-    Revision, Storage, StorageError, StorageEvent, StoredValue,
+    Change, CommitError, Committed, CompactBody, CompactRange, CompactValue, CompressedBody, Decompress, Delivery,
+    EventStream, Expect, KeyEntry, KeyMap, Lifetimes, Range, RangeQuery, Revision, Storage, StorageError, StorageEvent,
+    StoredValue,
     mailbox::{Capacity, Closed, Discarded},
 };
 
@@ -142,7 +143,7 @@ impl fmt::Debug for MemoryStorage {
 // starve the watches on its thread.
 impl Storage for MemoryStorage {
     fn shares_values(&self) -> bool {
-        self.store.index.read().dictionaries().is_empty()
+        true
     }
 
     fn revision(&self) -> BoxFuture<'_, Result<Revision, StorageError>> {
@@ -177,7 +178,15 @@ impl Storage for MemoryStorage {
     fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>> {
         async move {
             coop::consume_budget().await;
-            self.store.range(&query, |_| Ok(()))
+            Ok(self.store.range(&query, |_| Ok(()))?.into_stored())
+        }
+        .boxed()
+    }
+
+    fn range_compact(&self, query: RangeQuery) -> BoxFuture<'_, Result<CompactRange, StorageError>> {
+        async move {
+            coop::consume_budget().await;
+            Ok(self.store.range(&query, |_| Ok(()))?.into_compact())
         }
         .boxed()
     }
@@ -229,7 +238,7 @@ impl Store {
         &self,
         query: &RangeQuery,
         check: impl Fn(Revision) -> Result<(), StorageError>,
-    ) -> Result<Range, StorageError> {
+    ) -> Result<Found, StorageError> {
         match self.range_in_pieces(query, KEYS_PER_LOCK, &check) {
             // The current revision was compacted between two pieces, so read it under one lock.
             Err(StorageError::Compacted { .. }) if query.at.is_none() => {
@@ -244,7 +253,7 @@ impl Store {
         query: &RangeQuery,
         keys_per_lock: usize,
         check: &impl Fn(Revision) -> Result<(), StorageError>,
-    ) -> Result<Range, StorageError> {
+    ) -> Result<Found, StorageError> {
         let first = query.start.as_deref().map_or(query.prefix.as_str(), |start| start.max(query.prefix.as_str()));
         let limit = query.limit.unwrap_or(usize::MAX);
         let (mut values, mut remaining) = (Vec::new(), 0);
@@ -292,8 +301,7 @@ impl Store {
             }
             let dictionaries = index.dictionaries().clone();
             drop(index);
-            let values = values.into_iter().map(|value| value.stored(&dictionaries)).collect();
-            return Ok(Range { revision, values, remaining });
+            return Ok(Found { revision, values, remaining, dictionaries });
         }
     }
 
@@ -434,6 +442,28 @@ impl Store {
                 return Ok(());
             }
         }
+    }
+}
+
+/// The values of a range as the index has them.
+struct Found {
+    revision: Revision,
+    values: Vec<Value>,
+    remaining: u64,
+    dictionaries: Dictionaries,
+}
+
+impl Found {
+    fn into_stored(self) -> Range {
+        let Self { revision, values, remaining, dictionaries } = self;
+        let values = values.into_iter().map(|value| value.stored(&dictionaries)).collect();
+        Range { revision, values, remaining }
+    }
+
+    fn into_compact(self) -> CompactRange {
+        let Self { revision, values, remaining, dictionaries } = self;
+        let values = values.into_iter().map(|value| value.compact(&dictionaries)).collect();
+        CompactRange { revision, values, remaining }
     }
 }
 

@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::{Delivery, Revision, StoredValue};
+use super::{CompactBody, CompactValue, CompressedBody, Decompress, Delivery, Revision, StoredValue};
 
 #[cfg_attr(feature = "compression", path = "packing/zstd.rs")]
 #[cfg_attr(not(feature = "compression"), path = "packing/none.rs")]
@@ -32,6 +32,9 @@ const SAMPLE_BYTES: usize = 256 << 10;
 /// The maximum number of collections with a dictionary. Each dictionary takes about 100 KB.
 const COLLECTIONS: usize = 64;
 
+/// The bytes before the compressed body of a packed one.
+const HEAD: usize = 6;
+
 /// A value in the index.
 #[derive(Clone, Debug)]
 pub(super) struct Value {
@@ -45,7 +48,7 @@ pub(super) struct Value {
 #[derive(Clone)]
 enum Body {
     Plain(Bytes),
-    /// The number of the dictionary in two bytes, and the compressed body.
+    /// The number of the dictionary in two bytes, the size of the body in four, and the compressed body.
     Packed(Arc<[u8]>),
 }
 
@@ -88,9 +91,12 @@ enum Collection {
 }
 
 impl Dictionaries {
-    /// Reports whether no value is compressed.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Returns the dictionary of a packed body, the size of the body, and the compressed body.
+    fn open<'p>(&self, packed: &'p [u8]) -> (&Arc<Dictionary>, usize, &'p [u8]) {
+        let (head, frame) = packed.split_first_chunk().expect("a packed body has a head");
+        let [n0, n1, s0, s1, s2, s3]: [u8; HEAD] = *head;
+        let number = usize::from(u16::from_le_bytes([n0, n1]));
+        (&self.0[number], u32::from_le_bytes([s0, s1, s2, s3]) as usize, frame)
     }
 }
 
@@ -100,6 +106,19 @@ impl Value {
     pub(super) fn stored(self, dictionaries: &Dictionaries) -> StoredValue {
         let Self { key, created, modified, body, is_stale } = self;
         StoredValue { key, body: body.into_bytes(dictionaries), created, modified, is_stale }
+    }
+
+    pub(super) fn compact(self, dictionaries: &Dictionaries) -> CompactValue {
+        let Self { key, created, modified, body, is_stale } = self;
+        let body = match body {
+            Body::Plain(body) => CompactBody::Plain(body),
+            Body::Packed(packed) => {
+                let (dictionary, size, _) = dictionaries.open(&packed);
+                let codec = Arc::clone(dictionary);
+                CompactBody::Compressed(CompressedBody::new(packed, size, codec))
+            }
+        };
+        CompactValue { key, body, created, modified, is_stale }
     }
 
     /// Returns the size of the body in memory.
@@ -136,9 +155,8 @@ impl Body {
         match self {
             Self::Plain(body) => body,
             Self::Packed(packed) => {
-                let ([low, high], frame) = packed.split_first_chunk().expect("a packed body has a number");
-                let number = usize::from(u16::from_le_bytes([*low, *high]));
-                dictionaries.0[number].unpack(frame)
+                let (dictionary, _, frame) = dictionaries.open(&packed);
+                dictionary.unpack(frame)
             }
         }
     }
@@ -237,8 +255,16 @@ impl Collections {
 impl Dictionary {
     /// Compresses a body; `None` if the result would not be smaller.
     fn pack(&self, number: u16, cold: Cold, body: &[u8]) -> Option<PackedValue> {
-        let packed = self.compress(&number.to_le_bytes(), body)?;
+        let [n0, n1] = number.to_le_bytes();
+        let [s0, s1, s2, s3] = u32::try_from(body.len()).ok()?.to_le_bytes();
+        let packed = self.compress(&[n0, n1, s0, s1, s2, s3], body)?;
         (packed.len() < body.len()).then(|| PackedValue { cold, packed: packed.into() })
+    }
+}
+
+impl Decompress for Dictionary {
+    fn decompress(&self, packed: &[u8]) -> Bytes {
+        self.unpack(&packed[HEAD..])
     }
 }
 

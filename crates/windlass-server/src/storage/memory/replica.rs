@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 
 use super::{
-    Delivery, Effects, EventStream, Index, Log, Range, RangeQuery, Retention, Revision, StorageError, StorageEvent,
-    Store, StoredValue, Version, WATCH_CAPACITY, unreadable::Unreadable,
+    CompactRange, Delivery, Effects, EventStream, Found, Index, Log, Range, RangeQuery, Retention, Revision,
+    StorageError, StorageEvent, Store, StoredValue, Version, WATCH_CAPACITY, unreadable::Unreadable,
 };
 
 #[cfg(test)]
@@ -218,6 +218,18 @@ impl Replica {
     /// # Errors
     /// If the revision or one of the values under the prefix cannot be read.
     pub fn range(&self, query: &RangeQuery) -> Result<Range, StorageError> {
+        Ok(self.found(query)?.into_stored())
+    }
+
+    /// Returns the values under a prefix, like [`Storage::range_compact`](super::super::Storage::range_compact).
+    ///
+    /// # Errors
+    /// If the revision or one of the values under the prefix cannot be read.
+    pub fn range_compact(&self, query: &RangeQuery) -> Result<CompactRange, StorageError> {
+        Ok(self.found(query)?.into_compact())
+    }
+
+    fn found(&self, query: &RangeQuery) -> Result<Found, StorageError> {
         // At a past revision, values only become readable.
         self.store.range(query, |revision| self.shared.unreadable.lock().check(&query.prefix, revision))
     }
