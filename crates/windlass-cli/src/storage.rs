@@ -60,7 +60,7 @@ const REGISTRY: &str = "/registry";
 /// The retention of the history in memory: five minutes, in little memory. Watchers on this machine lag little. Events
 /// that wait for a watcher do not count, and neither do the objects on later pages of a list.
 const HISTORY: Retention =
-    Retention { age: Duration::from_mins(5), events: 100_000, bytes: 4 << 20, percent_of_live: 10, pages: 32 << 20 };
+    Retention { age: Duration::from_mins(5), events: 100_000, bytes: 4 << 20, percent_of_live: 30, pages: 32 << 20 };
 
 impl Place {
     /// Returns the data directory, if there is one.
