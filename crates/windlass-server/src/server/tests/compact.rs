@@ -4,8 +4,7 @@ use futures::future::BoxFuture;
 
 use super::*;
 use crate::storage::{
-    Change, CommitError, Committed, CompactBody, CompactRange, CompressedBody, Decompress, EventStream, Expect,
-    MemoryStorage, Range, RangeQuery, Revision, Storage, StorageError, StoredValue,
+    CompactBody, CompactRange, CompressedBody, Decompress, MemoryStorage, RangeQuery, Storage, StorageError, suite,
 };
 
 /// A storage whose values are compressed when a list reads them.
@@ -26,21 +25,9 @@ impl Decompress for Reversed {
     }
 }
 
-impl Storage for Compressed {
-    fn revision(&self) -> BoxFuture<'_, Result<Revision, StorageError>> {
-        self.storage.revision()
-    }
-
-    fn get<'a>(
-        &'a self,
-        key: &'a str,
-        at: Option<Revision>,
-    ) -> BoxFuture<'a, Result<(Revision, Option<StoredValue>), StorageError>> {
-        self.storage.get(key, at)
-    }
-
-    fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>> {
-        self.storage.range(query)
+impl suite::Forward for Compressed {
+    fn below(&self) -> &dyn Storage {
+        &self.storage
     }
 
     fn range_compact(&self, query: RangeQuery) -> BoxFuture<'_, Result<CompactRange, StorageError>> {
@@ -54,27 +41,6 @@ impl Storage for Compressed {
             }
             Ok(range)
         })
-    }
-
-    fn commit<'a>(
-        &'a self,
-        key: &'a str,
-        expect: Expect,
-        change: Change,
-    ) -> BoxFuture<'a, Result<Committed, CommitError>> {
-        self.storage.commit(key, expect, change)
-    }
-
-    fn watch<'a>(&'a self, prefix: &'a str, after: Revision) -> BoxFuture<'a, Result<EventStream, StorageError>> {
-        self.storage.watch(prefix, after)
-    }
-
-    fn shares_values(&self) -> bool {
-        true
-    }
-
-    fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), StorageError>> {
-        self.storage.compact(upto)
     }
 }
 

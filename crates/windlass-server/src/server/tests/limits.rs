@@ -1,6 +1,6 @@
 //! Tests with clients that do not read, do not finish requests or do not disconnect.
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::FutureExt;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use super::{
@@ -9,10 +9,7 @@ use super::{
 };
 use crate::{
     Limits,
-    storage::{
-        Change, CommitError, Committed, EventStream, Expect, MemoryStorage, Range, RangeQuery, Revision, Storage,
-        StorageError, StoredValue,
-    },
+    storage::{MemoryStorage, Storage, suite},
     turns::Class,
 };
 
@@ -204,38 +201,13 @@ async fn idle_connections_are_closed_at_the_limit() {
 #[derive(Debug)]
 struct Loading(MemoryStorage);
 
-impl Storage for Loading {
-    fn revision(&self) -> BoxFuture<'_, Result<Revision, StorageError>> {
-        self.0.revision()
+impl suite::Forward for Loading {
+    fn below(&self) -> &dyn Storage {
+        &self.0
     }
 
-    fn get<'a>(
-        &'a self,
-        key: &'a str,
-        at: Option<Revision>,
-    ) -> BoxFuture<'a, Result<(Revision, Option<StoredValue>), StorageError>> {
-        self.0.get(key, at)
-    }
-
-    fn range(&self, query: RangeQuery) -> BoxFuture<'_, Result<Range, StorageError>> {
-        self.0.range(query)
-    }
-
-    fn commit<'a>(
-        &'a self,
-        key: &'a str,
-        expect: Expect,
-        change: Change,
-    ) -> BoxFuture<'a, Result<Committed, CommitError>> {
-        self.0.commit(key, expect, change)
-    }
-
-    fn watch<'a>(&'a self, prefix: &'a str, after: Revision) -> BoxFuture<'a, Result<EventStream, StorageError>> {
-        self.0.watch(prefix, after)
-    }
-
-    fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), StorageError>> {
-        self.0.compact(upto)
+    fn shares_values(&self) -> bool {
+        false
     }
 }
 

@@ -5,8 +5,8 @@ use std::fmt;
 use futures::future::BoxFuture;
 
 use super::super::{
-    Change, CommitError, Committed, EventStream, Expect, Range, RangeQuery, Revision, Storage, StorageError,
-    StoredValue,
+    Change, CommitError, Committed, CompactRange, EventStream, Expect, Range, RangeQuery, Revision, Storage,
+    StorageError, StoredValue,
 };
 
 /// A storage of a test that forwards to another one, except for the methods that it overrides. Each has the contract of
@@ -38,6 +38,11 @@ pub trait Forward: fmt::Debug + Send + Sync + 'static {
         self.below().range(query)
     }
 
+    /// Returns the values of [`Self::range`], as [`Storage::range_compact`] does by default.
+    fn range_compact(&self, query: RangeQuery) -> BoxFuture<'_, Result<CompactRange, StorageError>> {
+        Box::pin(async move { Ok(self.range(query).await?.into()) })
+    }
+
     /// Forwards [`Storage::commit`].
     fn commit<'a>(
         &'a self,
@@ -51,6 +56,11 @@ pub trait Forward: fmt::Debug + Send + Sync + 'static {
     /// Forwards [`Storage::watch`].
     fn watch<'a>(&'a self, prefix: &'a str, after: Revision) -> BoxFuture<'a, Result<EventStream, StorageError>> {
         self.below().watch(prefix, after)
+    }
+
+    /// Forwards [`Storage::shares_values`].
+    fn shares_values(&self) -> bool {
+        self.below().shares_values()
     }
 
     /// Forwards [`Storage::is_shared`].
@@ -86,6 +96,10 @@ impl<F: Forward> Storage for F {
         Forward::range(self, query)
     }
 
+    fn range_compact(&self, query: RangeQuery) -> BoxFuture<'_, Result<CompactRange, StorageError>> {
+        Forward::range_compact(self, query)
+    }
+
     fn commit<'a>(
         &'a self,
         key: &'a str,
@@ -97,6 +111,10 @@ impl<F: Forward> Storage for F {
 
     fn watch<'a>(&'a self, prefix: &'a str, after: Revision) -> BoxFuture<'a, Result<EventStream, StorageError>> {
         Forward::watch(self, prefix, after)
+    }
+
+    fn shares_values(&self) -> bool {
+        Forward::shares_values(self)
     }
 
     fn is_shared(&self) -> bool {
