@@ -75,11 +75,12 @@ fn both() -> (Option<String>, String) {
 async fn verbs_of_built_in_kinds_use_protobuf_and_return_the_objects_of_json() {
     on_each_target(|target| async move {
         let (client, types) = recorded(&target);
+        let in_json = target.client.clone().with_content_type(ContentType::Json);
         let ns = namespace(&client).await;
         assert_eq!(types.last(), both());
         let created = client.create(&config_map(&ns, "a")).await.unwrap();
         assert_eq!(types.last(), both());
-        let json = target.client.get::<ConfigMap>("a").within(&ns).await.unwrap();
+        let json = in_json.get::<ConfigMap>("a").within(&ns).await.unwrap();
         assert_eq!(created, json);
 
         let mut changed = client.get::<ConfigMap>("a").within(&ns).await.unwrap();
@@ -105,7 +106,7 @@ async fn verbs_of_built_in_kinds_use_protobuf_and_return_the_objects_of_json() {
 
         let list = client.list::<ConfigMap>().within(&ns).labels("app=test").await.unwrap();
         assert_eq!(types.last().1, PROTOBUF);
-        let expected = target.client.list::<ConfigMap>().within(&ns).labels("app=test").await.unwrap();
+        let expected = in_json.list::<ConfigMap>().within(&ns).labels("app=test").await.unwrap();
         assert_eq!(list.items, expected.items);
         let page = client.list::<ConfigMap>().within(&ns).labels("app=test").limit(1).await.unwrap();
         assert!(page.items.len() == 1 && page.metadata.continue_token.is_some());

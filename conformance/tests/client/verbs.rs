@@ -166,7 +166,8 @@ async fn list_watch_and_dynamic_clients_agree() {
             let options = ListOptions { labels: Some("app=test".to_owned()), ..ListOptions::default() };
             let items: Vec<_> = list_watch.list(options).await.unwrap().try_collect().await.unwrap();
             let [ListItem::Object(object), ListItem::End(end)] = &items[..] else { panic!("{items:?}") };
-            assert_eq!(serde_json::from_slice::<Value>(object).unwrap().get("data").is_some(), with_data);
+            let data = windlass_protobuf::value_at::<Value>(object, &["data"]).unwrap();
+            assert_eq!(data.is_some(), with_data);
             assert!(end.resource_version.as_u64().is_some());
         }
         client.delete::<Namespace>(&*ns).await.unwrap();

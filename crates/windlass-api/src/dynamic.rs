@@ -131,6 +131,8 @@ fn split(metadata: Value) -> serde_json::Result<(ObjectMeta, Map<String, Value>)
 }
 
 impl Object for DynamicObject {
+    const CONTENT: Content = Content::AllFields;
+
     fn metadata(&self) -> &ObjectMeta {
         &self.metadata
     }

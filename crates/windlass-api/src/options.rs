@@ -35,9 +35,12 @@ pub struct ListOptions {
 /// The requested content of each object. It is sent in the `Accept` header, not as a query parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Content {
-    /// The whole object.
+    /// The whole object, in the encoding that the client prefers. In protobuf, fields that are newer than this library
+    /// are lost, as a type of this library would lose them.
     #[default]
     Object,
+    /// The whole object in JSON, with fields that are newer than this library.
+    AllFields,
     /// Only the metadata, as `PartialObjectMetadata`.
     Metadata,
     /// The columns that kubectl prints, as a `Table`.

@@ -60,7 +60,7 @@ pub struct Config {
     pub dialer: Option<Dialer>,
     /// The compression of responses.
     pub compression: Compression,
-    /// The encoding of requests and responses.
+    /// The encoding of requests and responses. Defaults to protobuf for built-in kinds.
     pub content_type: ContentType,
     /// The time limit for opening a connection, including TLS.
     pub connect_timeout: Duration,
@@ -91,15 +91,17 @@ pub enum Compression {
 #[non_exhaustive]
 pub enum ContentType {
     /// JSON.
-    #[default]
     Json,
-    /// Protobuf (`application/vnd.kubernetes.protobuf`) for the built-in kinds, JSON for custom resources.
+    /// Protobuf (`application/vnd.kubernetes.protobuf`) for the built-in kinds, JSON for custom resources. The default of
+    /// a [`Config`].
     ///
     /// Servers answer in JSON if they have no protobuf. If a server rejects the encoding of a request (406 or 415), the
     /// request is sent again in JSON, and so are later requests for its resource.
     ///
-    /// Metadata of any kind is requested in protobuf. Patches, deletions and dynamic objects are sent in JSON: in
-    /// protobuf, the server could not report unknown fields of a dynamic object. Raw requests are not changed.
+    /// Metadata of any kind is requested in protobuf. Patches and deletions are sent in JSON. Dynamic objects are sent and
+    /// requested in JSON: they keep fields that are newer than this library, which protobuf has no names for. Raw requests
+    /// are not changed.
+    #[default]
     Protobuf,
 }
 
@@ -242,7 +244,7 @@ impl Config {
         self
     }
 
-    /// Returns this configuration with another encoding of objects.
+    /// Returns this configuration with another encoding of objects. Defaults to [`ContentType::Protobuf`].
     #[must_use]
     pub fn with_content_type(mut self, content_type: ContentType) -> Self {
         self.content_type = content_type;

@@ -12,7 +12,7 @@ impl Client {
     /// and when sent.
     #[must_use]
     pub fn dynamic(&self, resource: &ApiResource) -> Resources<DynamicObject> {
-        let codec = Codec { encode, complete, ..Codec::plain(Content::Object) };
+        let codec = Codec { encode, complete, ..Codec::plain(Content::AllFields) };
         Resources { client: self.clone(), resource: resource.clone(), codec }
     }
 

@@ -55,6 +55,7 @@ impl ResourceListWatch {
     async fn open(
         &self,
         verb: Verb,
+        content: Content,
         build: impl FnOnce(&Target) -> Result<http::Request<bytes::Bytes>, RequestError>,
     ) -> Result<http::Response<Body>, ListWatchError> {
         let mut target = self.target.clone();
@@ -63,7 +64,8 @@ impl ResourceListWatch {
         let request = placed.and_then(|()| build(&target));
         // An invalid request is a permanent failure, but `ListWatchError` has no better variant for it.
         let request = request.map_err(|error| ListWatchError::Transport(error.into()))?;
-        self.client.execute_negotiated(request, &target, &operation, Encodable::No).await
+        let encodable = if content == Content::AllFields { Encodable::Neither } else { Encodable::Response };
+        self.client.execute_negotiated(request, &target, &operation, encodable).await
     }
 }
 
@@ -71,7 +73,7 @@ impl ListWatch for ResourceListWatch {
     fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<Stream<ListItem>, ListWatchError>> {
         Box::pin(async move {
             let content = self.content_for(options.content);
-            let response = self.open(Verb::List, |target| target.list(&options, content)).await?;
+            let response = self.open(Verb::List, content, |target| target.list(&options, content)).await?;
             Ok(ListStream::new(response, self.client.object_limit()).boxed())
         })
     }
@@ -79,7 +81,7 @@ impl ListWatch for ResourceListWatch {
     fn watch(&self, options: WatchOptions) -> BoxFuture<'_, Result<Stream<RawEvent>, ListWatchError>> {
         Box::pin(async move {
             let content = self.content_for(options.content);
-            let response = self.open(Verb::Watch, |target| target.watch(&options, content)).await?;
+            let response = self.open(Verb::Watch, content, |target| target.watch(&options, content)).await?;
             Ok(RawWatchStream::new(response, self.client.object_limit()).boxed())
         })
     }

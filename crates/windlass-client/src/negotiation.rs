@@ -16,20 +16,22 @@ const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// The preferred encoding of a client, and the resources for which a server rejected it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Negotiation {
     content_type: ContentType,
     /// Shared by the clones of a client.
     json_only: Arc<Mutex<HashSet<GroupResource>>>,
 }
 
-/// Tells if protobuf can carry the body of a request without loss.
+/// The parts of an exchange that protobuf can carry without loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encodable {
-    /// The body is an object of a type with the fields of its kind.
-    Yes,
-    /// There is no body, or it may have unknown fields.
-    No,
+    /// Request and response: both are objects of a type with the fields of its kind.
+    Both,
+    /// The response. The request has no body, or one that may have unknown fields.
+    Response,
+    /// Neither: the response may have fields that this library does not know.
+    Neither,
 }
 
 impl Negotiation {
@@ -49,7 +51,7 @@ impl Negotiation {
         verb: Verb,
         body: Encodable,
     ) -> Option<Request<Bytes>> {
-        if self.content_type != ContentType::Protobuf || !has_objects(verb) {
+        if self.content_type != ContentType::Protobuf || body == Encodable::Neither || !has_objects(verb) {
             return None;
         }
         let accept = request.headers().get(header::ACCEPT)?.to_str().ok()?;
@@ -69,7 +71,7 @@ impl Negotiation {
         let mut preferred = request.clone();
         preferred.headers_mut().insert(header::ACCEPT, HeaderValue::try_from(accept).ok()?);
         let is_json = request.headers().get(header::CONTENT_TYPE).is_some_and(|value| value == JSON);
-        if body == Encodable::Yes
+        if body == Encodable::Both
             && is_json
             && matches!(verb, Verb::Create | Verb::Update)
             && let Ok(encoded) = windlass_protobuf::to_protobuf(request.body())

@@ -33,6 +33,7 @@ pub use rate_limit::RateLimit;
 use crate::{
     body::Body,
     config::Compression,
+    config::ContentType,
     frame::OBJECT_LIMIT,
     metrics::{Attempt, ClientMetrics},
     negotiation::Negotiation,
@@ -127,7 +128,7 @@ impl Default for Policy {
             retries: RETRIES,
             timeout: None,
             compression: Compression::Offered,
-            negotiation: Negotiation::default(),
+            negotiation: Negotiation::new(ContentType::Json),
             response_limit: RESPONSE_LIMIT,
             object_limit: OBJECT_LIMIT,
             warnings: Arc::new(LogWarnings),

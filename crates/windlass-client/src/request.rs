@@ -295,7 +295,7 @@ impl Target {
 /// The fallback for servers without metadata-only responses is the whole object, which decodes as well.
 const fn accept_object(content: Content) -> &'static str {
     match content {
-        Content::Object => "application/json",
+        Content::Object | Content::AllFields => "application/json",
         Content::Metadata => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
         Content::Table => TABLE,
     }
@@ -303,7 +303,7 @@ const fn accept_object(content: Content) -> &'static str {
 
 const fn accept_list(content: Content) -> &'static str {
     match content {
-        Content::Object => "application/json",
+        Content::Object | Content::AllFields => "application/json",
         Content::Metadata => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
         Content::Table => TABLE,
     }

@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
-use windlass_api::{BoxError, DryRun, ListWatchError, Object, managed_fields::ManagedFieldsMode};
+use windlass_api::{BoxError, Content, DryRun, ListWatchError, Object, managed_fields::ManagedFieldsMode};
 
 pub use delete::{Delete, DeleteCollection, Deletion};
 pub use pages::{Items, Paged};
@@ -92,7 +92,11 @@ impl<K: Object> Call<K> {
             }
             Err(BuildError::Encode(source)) => return Err(Error::Encode { operation: Box::new(operation), source }),
         };
-        let encodable = if self.codec.has_required_fields { Encodable::Yes } else { Encodable::No };
+        let encodable = match self.codec.content {
+            Content::AllFields => Encodable::Neither,
+            _ if self.codec.has_required_fields => Encodable::Both,
+            _ => Encodable::Response,
+        };
         match self.client.execute_negotiated(request, &self.target, &operation, encodable).await {
             Ok(response) => Ok(Sent { response, operation, call: self }),
             Err(error) => Err(Error::new(operation, error)),

@@ -73,8 +73,8 @@ impl Client {
         self.with(|policy| policy.compression = Compression::Off)
     }
 
-    /// Returns this client with another encoding of objects. By default, it is that of the [configuration](crate::Config),
-    /// or else JSON.
+    /// Returns this client with another encoding of objects. By default, it is that of the [configuration](crate::Config).
+    /// Clients without a configuration use JSON: they usually call a server in the same process, which stores JSON.
     #[must_use]
     pub fn with_content_type(self, content_type: ContentType) -> Self {
         self.with(|policy| policy.negotiation.set(content_type))

@@ -24,7 +24,7 @@ fn accept(request: &Request<Bytes>) -> &str {
 fn built_in_kinds_and_metadata_prefer_protobuf() {
     let negotiation = Negotiation::new(ContentType::Protobuf);
     let accepted = |target: &Target, content| {
-        let proposed = negotiation.propose(&list(target, content), target, Verb::List, Encodable::No);
+        let proposed = negotiation.propose(&list(target, content), target, Verb::List, Encodable::Response);
         proposed.map(|request| accept(&request).to_owned())
     };
     assert_eq!(accepted(&pods(), Content::Object).unwrap(), "application/vnd.kubernetes.protobuf,application/json");
@@ -34,9 +34,9 @@ fn built_in_kinds_and_metadata_prefer_protobuf() {
     assert_eq!(accepted(&websites(), Content::Metadata).unwrap(), metadata);
     assert_eq!(accepted(&websites(), Content::Object), None);
     assert_eq!(accepted(&pods(), Content::Table), None);
-    let json = Negotiation::default();
-    assert!(json.propose(&list(&pods(), Content::Object), &pods(), Verb::List, Encodable::No).is_none());
-    assert!(negotiation.propose(&list(&pods(), Content::Object), &pods(), Verb::Delete, Encodable::No).is_none());
+    let json = Negotiation::new(ContentType::Json);
+    assert!(json.propose(&list(&pods(), Content::Object), &pods(), Verb::List, Encodable::Response).is_none());
+    assert!(negotiation.propose(&list(&pods(), Content::Object), &pods(), Verb::Delete, Encodable::Response).is_none());
 }
 
 #[test]
@@ -44,10 +44,10 @@ fn body_of_a_typed_write_is_converted() {
     let negotiation = Negotiation::new(ContentType::Protobuf);
     let body = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"}}"#;
     let request = pods().create(body.into(), &WriteOptions::default()).unwrap();
-    let typed = negotiation.propose(&request, &pods(), Verb::Create, Encodable::Yes).unwrap();
+    let typed = negotiation.propose(&request, &pods(), Verb::Create, Encodable::Both).unwrap();
     assert_eq!(typed.headers()[header::CONTENT_TYPE], PROTOBUF);
     assert_eq!(windlass_protobuf::type_of(typed.body()).unwrap().1, "Pod");
-    let dynamic = negotiation.propose(&request, &pods(), Verb::Create, Encodable::No).unwrap();
+    let dynamic = negotiation.propose(&request, &pods(), Verb::Create, Encodable::Response).unwrap();
     assert_eq!(
         (&dynamic.headers()[header::CONTENT_TYPE], &**dynamic.body()),
         (&HeaderValue::from_static(JSON), body.as_bytes())
@@ -57,7 +57,7 @@ fn body_of_a_typed_write_is_converted() {
     for body in [r#"{"kind":"Website","apiVersion":"example.com/v1"}"#, r#"{"kind":"Pod","apiVersion":"v1","spec":7}"#]
     {
         let request = pods().create(body.into(), &WriteOptions::default()).unwrap();
-        let sent = negotiation.propose(&request, &pods(), Verb::Create, Encodable::Yes).unwrap();
+        let sent = negotiation.propose(&request, &pods(), Verb::Create, Encodable::Both).unwrap();
         assert_eq!(&**sent.body(), body.as_bytes());
     }
 }
@@ -67,9 +67,9 @@ fn resource_is_json_after_the_server_refused_protobuf() {
     let negotiation = Negotiation::new(ContentType::Protobuf);
     negotiation.clone().refused(&pods());
     let request = list(&pods(), Content::Object);
-    assert!(negotiation.propose(&request, &pods(), Verb::List, Encodable::No).is_none());
+    assert!(negotiation.propose(&request, &pods(), Verb::List, Encodable::Response).is_none());
     let secrets = Target::new(k8s_openapi::api::core::v1::Secret::api_resource()).within("n");
-    assert!(negotiation.propose(&list(&secrets, Content::Object), &secrets, Verb::List, Encodable::No).is_some());
+    assert!(negotiation.propose(&list(&secrets, Content::Object), &secrets, Verb::List, Encodable::Response).is_some());
 }
 
 #[test]

@@ -9,11 +9,12 @@ use std::{
 
 use bytes::Bytes;
 use http::Method;
+use serde_json::Value;
 use thiserror::Error;
 use tokio::time::{Instant, sleep_until};
 use windlass_api::BoxError;
 
-use crate::operation::Operation;
+use crate::{codec, operation::Operation};
 
 /// Checked before and during each attempt to send a request.
 ///
@@ -36,8 +37,16 @@ pub struct Outgoing<'r> {
     pub operation: &'r Operation,
     /// The method.
     pub method: &'r Method,
-    /// The body. `None` if it is a stream, or empty.
+    /// The body, in JSON or protobuf. `None` if it is a stream, or empty.
     pub body: Option<&'r Bytes>,
+}
+
+impl Outgoing<'_> {
+    /// Returns the body as a value, whatever its encoding. Returns `None` if there is no body or if it cannot be parsed.
+    #[must_use]
+    pub fn value(&self) -> Option<Value> {
+        codec::decode(self.body?).ok()
+    }
 }
 
 /// The error of an attempt during which the gate closed. The server may have carried out the request.

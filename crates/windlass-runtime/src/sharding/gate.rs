@@ -1,7 +1,6 @@
 //! The gate for requests of a sharded reconciler: it rejects requests after the local deadline, and writes without a
 //! precondition.
 
-use bytes::Bytes;
 use http::Method;
 use serde_json::Value;
 use thiserror::Error;
@@ -63,7 +62,7 @@ fn is_conditional(request: &Outgoing<'_>) -> bool {
     let named = |body: &Value| ["resourceVersion", "uid"].iter().any(|field| is_text(&body["metadata"][*field]));
     let preconditioned =
         |options: &Value| ["resourceVersion", "uid"].iter().any(|field| is_text(&options["preconditions"][*field]));
-    let says = |what: &dyn Fn(&Value) -> bool| request.body.and_then(read).is_some_and(|body| what(&body));
+    let says = |what: &dyn Fn(&Value) -> bool| request.value().is_some_and(|body| what(&body));
     match *request.method {
         // The object of a subresource exists already: an eviction deletes it, a binding binds it.
         Method::POST if subresource.is_some() => {
@@ -76,10 +75,6 @@ fn is_conditional(request: &Outgoing<'_>) -> bool {
         // Reads.
         _ => true,
     }
-}
-
-fn read(body: &Bytes) -> Option<Value> {
-    serde_json::from_slice(body).ok()
 }
 
 fn is_text(value: &Value) -> bool {

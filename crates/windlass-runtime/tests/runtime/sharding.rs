@@ -12,6 +12,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 use windlass_api::{ObjectExt as _, ObjectRef, Patch, k8s_openapi::api::core::v1::ConfigMap};
+use windlass_client::ContentType;
 use windlass_runtime::{
     Action, Context, Controller, Error, Group, LeaderElection, ManagerBuilder, RunnableContext, Sharding, Task,
     metrics::Registry, sharding::InvalidSharding,
@@ -289,7 +290,8 @@ async fn partitioned_replica_stops_at_deadline_and_rejoins() {
 #[tokio::test(start_paused = true)]
 async fn sharded_write_without_precondition_is_rejected() {
     let outcomes: Arc<Mutex<Vec<String>>> = Arc::default();
-    for allowed in [false, true] {
+    let cases = [(false, ContentType::Json), (false, ContentType::Protobuf), (true, ContentType::Json)];
+    for (allowed, content_type) in cases {
         let stage = Stage::new();
         let mut sharding = Stage::sharding("a");
         if allowed {
@@ -302,7 +304,7 @@ async fn sharded_write_without_precondition_is_rejected() {
                 if object.metadata.name.as_deref() != Some("object-0") {
                     return Ok::<_, Error>(Action::await_change());
                 }
-                let live = cx.live();
+                let live = cx.live().clone().with_content_type(content_type);
                 let at = object.object_ref();
                 let (mut blind, mut nameless) = (config("object-0"), config("object-0"));
                 (blind.metadata.uid, nameless.metadata.name) = (None, None);

@@ -1,6 +1,6 @@
 //! Requests and responses in protobuf.
 
-use windlass_api::ListWatchError;
+use windlass_api::{Content, ListOptions, ListWatch as _, ListWatchError, WatchOptions};
 use windlass_protobuf::{is_protobuf, to_protobuf};
 
 use super::*;
@@ -27,7 +27,7 @@ fn client(fake: &Fake) -> Client {
 }
 
 #[tokio::test]
-async fn client_without_content_type_sends_and_accepts_json() {
+async fn client_of_a_service_sends_and_accepts_json() {
     let fake = server();
     fake.client().create(&pod(Some("a"), "p")).await.unwrap();
     let request = fake.last();
@@ -69,13 +69,37 @@ async fn get_list_and_typed_writes_are_protobuf() {
 }
 
 #[tokio::test]
-async fn dynamic_objects_are_read_in_protobuf_and_written_in_json() {
-    let fake = server();
+async fn dynamic_objects_keep_fields_of_newer_servers() {
+    // A server whose JSON has a field that the table of messages lacks.
+    let fake = Fake::new(|request| {
+        let accepts = request.headers()["accept"].to_str().unwrap().starts_with(PROTOBUF);
+        let newer = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p","namespace":"a"},"spec":{"newer":1}}"#;
+        if accepts { encoded(PROTOBUF, newer) } else { Response::new(newer.into()) }
+    });
     let pods = client(&fake).dynamic(&Pod::api_resource());
     let read = pods.get("p").within("a").await.unwrap();
     assert_eq!((read.name(), read.types.as_ref().unwrap().kind.as_str()), ("p", "Pod"));
     pods.update(&read).await.unwrap();
     assert_eq!(fake.last().headers()["content-type"], "application/json");
+    assert_eq!(body(&fake)["spec"]["newer"], 1);
+}
+
+#[tokio::test]
+async fn lists_and_watches_of_dynamic_objects_are_json() {
+    let fake = server();
+    let pods = client(&fake).list_watch(&Pod::api_resource(), None);
+    for (content, expected) in [(Content::AllFields, "application/json"), (Content::Object, PROTOBUF)] {
+        drop(pods.list(ListOptions { content, ..ListOptions::default() }).await.unwrap());
+        assert!(fake.last().headers()["accept"].to_str().unwrap().starts_with(expected));
+        drop(pods.watch(WatchOptions { content, ..WatchOptions::default() }).await.unwrap());
+        assert!(fake.last().headers()["accept"].to_str().unwrap().starts_with(expected));
+    }
+}
+
+#[test]
+fn configurations_prefer_protobuf() {
+    let config = crate::Config::new("https://cluster.example".parse().unwrap());
+    assert_eq!(config.content_type, ContentType::Protobuf);
 }
 
 #[tokio::test]
