@@ -85,6 +85,21 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-scaffold", &["windlass-api"]),
     // Its tests run against the embedded server, with the built-in controllers.
     ("windlass-load", &["windlass-api", "windlass-client", "windlass-controllers", "windlass-envtest"]),
+    // Its example is an operator with a kind of its own.
+    (
+        "windlass-explore",
+        &[
+            "windlass-api",
+            "windlass-cache",
+            "windlass-cel",
+            "windlass-client",
+            "windlass-controllers",
+            "windlass-derive",
+            "windlass-runtime",
+            "windlass-serve",
+            "windlass-server",
+        ],
+    ),
     ("windlass-cli", &[ALL]),
     ("windlass-examples", &[ALL]),
     ("guestbook", &["windlass"]),

@@ -17,7 +17,7 @@ use syn::{
 use crate::Result;
 
 /// The crates whose modules form layers.
-const LAYERED: [&str; 16] = [
+const LAYERED: [&str; 17] = [
     "windlass-api",
     "windlass-cache",
     "windlass-cel",
@@ -25,6 +25,7 @@ const LAYERED: [&str; 16] = [
     "windlass-decoders",
     "windlass-envtest",
     "windlass-etcd",
+    "windlass-explore",
     "windlass-grpc",
     "windlass-import",
     "windlass-load",
