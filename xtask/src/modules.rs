@@ -17,9 +17,10 @@ use syn::{
 use crate::Result;
 
 /// The crates whose modules form layers.
-const LAYERED: [&str; 16] = [
+const LAYERED: [&str; 17] = [
     "windlass-api",
     "windlass-cache",
+    "windlass-cbor",
     "windlass-cel",
     "windlass-client",
     "windlass-decoders",
