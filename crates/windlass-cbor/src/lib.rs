@@ -42,6 +42,7 @@
 //! Different from Go:
 //!
 //! - Invalid UTF-8 in byte strings without a tag is an error. Go replaces it when it writes JSON.
+//! - The text of a time with tag 0 is not parsed, and `null` is not accepted as an empty key.
 //! - Fields of bytes, such as the data of a Secret, are encoded as text in base64. Go writes the bytes with tag 22; it
 //!   decodes both.
 //! - Two keys with equal hashes of 64 bits (with a random key, so that they cannot be chosen) count as duplicates.

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use jiff::Timestamp;
 
-/// The floats below which each integer is exact.
+/// The limit below which each integer is exact as a float.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Returns the float with the given bits; `None` for other numbers of bytes.
@@ -32,12 +32,9 @@ fn half(bits: u16) -> f64 {
 
 /// Appends a finite float to JSON. `is_kept` retains the fraction of a whole number: `2.0`, not `2`.
 pub(crate) fn push_json(float: f64, is_kept: bool, out: &mut Vec<u8>) {
-    // Writing to a vector cannot fail. `Debug` uses exponents for large and small numbers.
-    let _ = if is_kept || float.fract() != 0.0 || float.abs() >= EXACT || float == 0.0 && float.is_sign_negative() {
-        write!(out, "{float:?}")
-    } else {
-        write!(out, "{float:.0}")
-    };
+    let has_plain_form = float == 0.0 || (1e-6..1e21).contains(&float.abs());
+    // Writing to a vector cannot fail. `Debug` has exponents and fractions, `Display` has neither.
+    let _ = if is_kept || !has_plain_form { write!(out, "{float:?}") } else { write!(out, "{float}") };
 }
 
 /// Appends a finite float to CBOR, in the shortest form without loss.
