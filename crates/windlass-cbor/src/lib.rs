@@ -56,7 +56,7 @@ mod error;
 pub use self::{
     decode::{Decoder, Floats, MAX_DEPTH, MAX_KEYS, to_json},
     encode::{append_json, append_list, append_map, append_text, from_json},
-    error::Error,
+    error::{Error, Problem},
 };
 
 /// The media type of one object or list.

@@ -78,6 +78,6 @@ pub(crate) fn time_of_float(seconds: f64) -> Option<String> {
         return None;
     }
     #[allow(clippy::cast_possible_truncation, reason = "both are whole numbers within the range")]
-    let (whole, nanoseconds) = (whole as i64, (fraction * 1e9) as i32);
+    let (whole, nanoseconds) = (whole as i64, (fraction * 1e9).round().min(999_999_999.0) as i32);
     Timestamp::new(whole, nanoseconds).ok().map(|time| time.to_string())
 }
