@@ -6,6 +6,7 @@ use http::{HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::task;
 use windlass_api::Status;
+use windlass_cbor::{SELF_DESCRIBED, append_json, append_list, append_map, append_text};
 
 use super::{
     body::{Body, BodyError},
@@ -44,6 +45,7 @@ pub(super) struct Frame {
 enum Form {
     Json,
     Yaml,
+    Cbor,
 }
 
 impl Frame {
@@ -77,6 +79,21 @@ impl Frame {
         let head = to_yaml(&json!({"apiVersion": api_version})) + "items:\n";
         let tail = to_yaml(&json!({"kind": kind, "metadata": metadata}));
         Self { form: Form::Yaml, head: head.into(), tail: tail.into() }
+    }
+
+    /// Creates the frame of a list of this length in CBOR.
+    pub(super) fn of_cbor(kind: &str, api_version: &str, metadata: &Value, length: usize) -> Result<Self, Status> {
+        let mut head = SELF_DESCRIBED.to_vec();
+        append_map(4, &mut head);
+        for (key, text) in [("kind", kind), ("apiVersion", api_version)] {
+            append_text(key, &mut head);
+            append_text(text, &mut head);
+        }
+        append_text("metadata", &mut head);
+        append_json(&json::encode(metadata), &mut head).map_err(Status::internal)?;
+        append_text("items", &mut head);
+        append_list(length, &mut head);
+        Ok(Self { form: Form::Cbor, head, tail: Vec::new() })
     }
 
     /// Creates the frame of a table from a table without rows.
@@ -117,9 +134,9 @@ impl<R: Fn(&Item, &mut Vec<u8>) + Send + 'static> Pieces<R> {
         Self { indenter: is_indented.then(Indenter::default), ..self }
     }
 
-    /// Reports whether the frame is in YAML.
-    pub(super) fn is_yaml(&self) -> bool {
-        self.frame.form == Form::Yaml
+    /// Reports whether the frame is in JSON.
+    pub(super) fn is_json(&self) -> bool {
+        self.frame.form == Form::Json
     }
 
     /// Returns a body that is rendered while it is sent: on the threads for long computations, or, if the items are only
@@ -195,6 +212,14 @@ impl<R: Fn(&Item, &mut Vec<u8>)> Iterator for Pieces<R> {
                         out.push(b',');
                     }
                     (self.render)(&item, &mut out);
+                }
+                Form::Cbor => {
+                    let mut json = Vec::with_capacity(item.encoded.len_hint());
+                    (self.render)(&item, &mut json);
+                    if let Err(error) = append_json(&json, &mut out) {
+                        self.state = State::Done;
+                        return Some(Err(Status::internal(error)));
+                    }
                 }
                 Form::Yaml => {
                     let mut json = Vec::with_capacity(item.encoded.len_hint());

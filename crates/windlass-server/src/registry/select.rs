@@ -37,6 +37,8 @@ pub(crate) struct Derived {
     pub(super) frame: OnceLock<Bytes>,
     /// The event as a protobuf frame; `None` if the object has no protobuf message.
     pub(super) protobuf_frame: OnceLock<Option<Bytes>>,
+    /// The event as an item of a CBOR sequence; `None` if the object cannot be converted.
+    pub(super) cbor_frame: OnceLock<Option<Bytes>>,
     /// The state after the event.
     pub(super) current: OnceLock<Result<Facts, Status>>,
     /// The state before the event.

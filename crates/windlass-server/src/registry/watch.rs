@@ -16,7 +16,7 @@ use super::{
     storage_failure,
 };
 use crate::{
-    codec::{protobuf_frame, to_protobuf},
+    codec::{cbor_frame, protobuf_frame, to_protobuf},
     storage::{CompactValue, RangeQuery, Revision, StorageError, StoredValue},
     watch_cache::{SharedEvent, Subscription},
 };
@@ -326,6 +326,19 @@ impl WatchEvent {
         };
         match &self.shared {
             Some(shared) => shared.derived.protobuf_frame.get_or_init(encode).clone(),
+            None => encode(),
+        }
+    }
+
+    /// Returns the event as an item of a CBOR sequence, also encoded once. Returns `None` if the object cannot be converted.
+    pub(crate) fn cbor_frame(&self) -> Option<Bytes> {
+        let encode = || {
+            let mut json = Vec::with_capacity(self.item.encoded.len_hint());
+            self.item.render(&mut json);
+            cbor_frame(type_name(self.kind), &json).ok().map(Bytes::from)
+        };
+        match &self.shared {
+            Some(shared) => shared.derived.cbor_frame.get_or_init(encode).clone(),
             None => encode(),
         }
     }
