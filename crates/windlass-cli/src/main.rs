@@ -30,6 +30,7 @@ mod control_plane;
 mod data_directory;
 mod descriptions;
 mod encryption;
+mod feature_gates;
 mod memory;
 mod recorder;
 mod remote;
