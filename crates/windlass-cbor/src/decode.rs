@@ -160,7 +160,7 @@ impl Decoder {
             match std::mem::replace(&mut self.state, State::Head) {
                 State::Head => {
                     if let Some(head) = self.read_head(&mut chunk)? {
-                        self.begin(head, out)?;
+                        self.begin(head, &mut chunk, out)?;
                     }
                 }
                 State::Chunk(text) => {
@@ -216,7 +216,7 @@ impl Decoder {
     }
 
     /// Begins an item, or ends a map or list of indefinite length. Leaves the state for the bytes that follow.
-    fn begin(&mut self, head: Head, out: &mut Vec<u8>) -> Result<(), Error> {
+    fn begin(&mut self, head: Head, chunk: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         if head.major == Major::Tag {
             return self.tag(head);
         }
@@ -243,11 +243,17 @@ impl Decoder {
         match head.major {
             Major::Bytes | Major::Text => {
                 let form = if head.major == Major::Text { Form::Text } else { form };
-                let text = Text::new(head, form);
+                let mut text = Text::new(head, form);
                 self.quote(out);
                 self.state = match head.value() {
                     None => State::Chunk(text),
-                    Some(0) => self.end_text(text, out)?,
+                    // Most strings are within one chunk.
+                    Some(length) if length <= chunk.len() as u64 => {
+                        let part = text.take(chunk);
+                        self.offset += length;
+                        self.write(&mut text, part, out)?;
+                        self.end_text(text, out)?
+                    }
                     Some(_) => State::Text(text),
                 };
                 Ok(())
