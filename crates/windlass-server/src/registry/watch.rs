@@ -161,7 +161,9 @@ impl Registry {
                 None => self.0.storage.revision().await.map_err(|error| storage_failure(&error))?,
             }
         };
-        match self.0.watches.subscribe(&session.interest.topic, after).await {
+        let selected = session.interest.selection.indexed(&target.resource);
+        let selected = selected.filter(|_| session.interest.topic.ends_with('/'));
+        match self.0.watches.subscribe_to(&session.interest.topic, selected, after).await {
             Ok(events) => session.events = Some(events),
             Err(StorageError::Compacted { oldest }) => {
                 session.failure = Some(Status::expired(format!("too old resource version: {after} ({oldest})")));
@@ -238,11 +240,18 @@ impl WatchSession {
 
     /// Reads the initial state and returns its revision.
     async fn begin(&mut self, registry: &Registry) -> Result<Revision, Status> {
-        let query = RangeQuery::prefix(self.interest.topic.clone());
-        let range = registry.0.storage.range_compact(query).await.map_err(|error| storage_failure(&error))?;
-        self.initial = range.values.into_iter();
-        self.initial_end = self.bookmarks.then_some(range.revision);
-        Ok(range.revision)
+        let Interest { resource, selection, topic } = &self.interest;
+        let read = async {
+            if let Some(found) = registry.find_indexed(resource, topic, selection, None).await? {
+                return Ok(found);
+            }
+            let range = registry.0.storage.range_compact(RangeQuery::prefix(topic.clone())).await?;
+            Ok((range.revision, range.values))
+        };
+        let (revision, values) = read.await.map_err(|error: StorageError| storage_failure(&error))?;
+        self.initial = values.into_iter();
+        self.initial_end = self.bookmarks.then_some(revision);
+        Ok(revision)
     }
 
     fn fail(&mut self, status: Status) -> WatchItem {
