@@ -226,9 +226,10 @@ impl Request<'_> {
         let descriptions = self.server.descriptions().clone();
         let rendering = watch::Rendering { representation, include, descriptions, clock };
         let counted = self.server.flow_control().watches().register(&self.exchange.info, query);
+        let initial = session.initial_bytes();
         let frames = watch::frames(session, rendering, stopping, watching, counted);
         let content_type = HeaderValue::from_static(representation.encoding.stream_type());
-        Ok(respond::respond(StatusCode::OK, content_type, Body::frames(frames)))
+        Ok(respond::respond(StatusCode::OK, content_type, Body::frames(frames).with_initial(initial)))
     }
 
     async fn create(self, body: RequestBody) -> Result<Response<Body>, Failure> {

@@ -16,6 +16,7 @@ use super::{
     storage_failure,
 };
 use crate::{
+    budget::HeldBytes,
     codec::{protobuf_frame, to_protobuf},
     storage::{CompactValue, RangeQuery, Revision, StorageError, StoredValue},
     watch_cache::{SharedEvent, Subscription},
@@ -25,6 +26,10 @@ use crate::{
     object::{Errors, Path},
     resource::{Item, ResourceInfo, Target},
 };
+
+mod initial;
+
+use self::initial::Initial;
 
 /// The parameters of a watch.
 #[derive(Clone, Debug, Default)]
@@ -44,8 +49,7 @@ pub(crate) struct WatchParams {
 /// One watch of one client. Dropping it ends the watch; it has no task.
 pub(crate) struct WatchSession {
     interest: Interest,
-    /// The initial state in key order, without the values that have been processed.
-    initial: std::vec::IntoIter<CompactValue>,
+    initial: Initial,
     /// The next events of the initial state.
     ready: VecDeque<WatchEvent>,
     /// The revision of the initial state, until the bookmark after it has been sent; `None` if there is no such
@@ -101,8 +105,6 @@ pub(crate) struct WatchEvent {
     shared: Option<Arc<SharedEvent<Derived>>>,
 }
 
-/// The number of initial objects that are processed and converted at a time.
-const INITIAL_PAGE: usize = 500;
 const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
 /// The time between the last bookmark and the end of a watch.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
@@ -135,7 +137,7 @@ impl Registry {
         let deadline = now + timeout;
         let mut session = WatchSession {
             interest: Interest { resource: Arc::clone(&target.resource), selection, topic },
-            initial: Vec::new().into_iter(),
+            initial: Initial::default(),
             ready: VecDeque::new(),
             initial_end: None,
             failure: None,
@@ -180,16 +182,15 @@ impl WatchSession {
         if let Some(failure) = self.failure.take() {
             return Some(WatchItem::Error(failure));
         }
-        while self.ready.is_empty() && !self.initial.as_slice().is_empty() {
-            let values = self.initial.as_slice();
-            let values = &values[..values.len().min(INITIAL_PAGE)];
+        while self.ready.is_empty() && !self.initial.page().is_empty() {
+            let values = self.initial.page();
             let count = values.len();
             // The values are removed only after they have been converted, so that the method is cancel-safe.
             match self.interest.initial_events(values).await {
                 Ok(events) => self.ready = events,
                 Err(status) => return Some(self.fail(status)),
             }
-            self.initial.by_ref().take(count).for_each(drop);
+            self.initial.remove(count);
         }
         if let Some(event) = self.ready.pop_front() {
             return Some(WatchItem::Event(event));
@@ -238,6 +239,11 @@ impl WatchSession {
         &self.interest.resource
     }
 
+    /// Returns the bytes that the rest of the initial state occupies. `None` without an initial state.
+    pub(crate) fn initial_bytes(&self) -> Option<HeldBytes> {
+        self.initial.held()
+    }
+
     /// Reads the initial state and returns its revision.
     async fn begin(&mut self, registry: &Registry) -> Result<Revision, Status> {
         let Interest { resource, selection, topic } = &self.interest;
@@ -249,13 +255,13 @@ impl WatchSession {
             Ok((range.revision, range.values))
         };
         let (revision, values) = read.await.map_err(|error: StorageError| storage_failure(&error))?;
-        self.initial = values.into_iter();
+        self.initial = Initial::new(values, !registry.0.storage.shares_values());
         self.initial_end = self.bookmarks.then_some(revision);
         Ok(revision)
     }
 
     fn fail(&mut self, status: Status) -> WatchItem {
-        self.initial = Vec::new().into_iter();
+        self.initial = Initial::default();
         self.ready.clear();
         self.initial_end = None;
         self.pending = None;
