@@ -288,7 +288,8 @@ impl Renderer {
             _ => (&*self.resource.list_kind, self.resource.api_version(), self.resource.shape.style(), None),
         };
         let head = json!({"kind": kind, "apiVersion": api_version, "metadata": list_metadata(&list, style)});
-        let pieces = ProtobufPieces::new(head, version, list.items);
+        let is_loaded = list.is_loaded || self.resource.conversion.is_some();
+        let pieces = ProtobufPieces::new(head, version, list.items, is_loaded);
         pieces.ok_or_else(|| Status::internal("the list has no protobuf message"))
     }
 }
