@@ -25,7 +25,6 @@ const FEW: usize = 2;
 /// The rates at which unready nodes get taints that evict their pods, per second. Each zone has its own. A rate of 0
 /// stops evictions.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct EvictionRates {
     /// The rate in a zone with few unready nodes, and in one without ready nodes if other zones have some. Defaults to
     /// 0.1: a node in ten seconds.

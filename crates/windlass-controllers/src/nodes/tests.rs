@@ -247,8 +247,7 @@ async fn evictions_stop_in_a_small_zone_with_many_unready_nodes() -> Outcome {
 
 #[tokio::test(start_paused = true)]
 async fn eviction_rates_can_be_set() -> Outcome {
-    let mut rates = EvictionRates::default();
-    rates.normal = 0.0;
+    let rates = EvictionRates { normal: 0.0, ..EvictionRates::default() };
     let env = start(only_lifecycle().eviction_rates(rates)).await;
     fail_nodes(&env, 3, 1).await?;
     tokio::time::sleep(Duration::from_mins(10)).await;
