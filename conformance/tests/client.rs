@@ -2,6 +2,7 @@
 //! uses.
 
 mod apply_configurations;
+mod cbor;
 mod certificates;
 mod clientset;
 mod expiry;

@@ -13,6 +13,7 @@ use crate::{Result, cargo::metadata};
 const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-api", &[]),
     ("windlass-queue", &[]),
+    ("windlass-cbor", &[]),
     ("windlass-serve", &[]),
     ("windlass-tls", &[]),
     ("windlass-derive-model", &[]),
@@ -25,10 +26,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-protobuf", &["windlass-api"]),
     ("windlass-manifests", &["windlass-api", "windlass-cel", "windlass-derive"]),
     ("windlass-decoders", &["windlass-api", "windlass-protobuf"]),
-    ("windlass-client", &["windlass-api", "windlass-decoders", "windlass-protobuf", "windlass-tls"]),
+    ("windlass-client", &["windlass-api", "windlass-cbor", "windlass-decoders", "windlass-protobuf", "windlass-tls"]),
     ("windlass-cache", &["windlass-api", "windlass-decoders", "windlass-protobuf", "windlass-views"]),
     ("windlass-webhook", &["windlass-api", "windlass-serve", "windlass-tls"]),
-    ("windlass-server", &["windlass-api", "windlass-cel", "windlass-serve", "windlass-tls"]),
+    ("windlass-server", &["windlass-api", "windlass-cbor", "windlass-cel", "windlass-serve", "windlass-tls"]),
     (
         "windlass-runtime",
         &[
@@ -85,6 +86,21 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("windlass-scaffold", &["windlass-api"]),
     // Its tests run against the embedded server, with the built-in controllers.
     ("windlass-load", &["windlass-api", "windlass-client", "windlass-controllers", "windlass-envtest"]),
+    // Its example is an operator with a kind of its own.
+    (
+        "windlass-explore",
+        &[
+            "windlass-api",
+            "windlass-cache",
+            "windlass-cel",
+            "windlass-client",
+            "windlass-controllers",
+            "windlass-derive",
+            "windlass-runtime",
+            "windlass-serve",
+            "windlass-server",
+        ],
+    ),
     ("windlass-cli", &[ALL]),
     ("windlass-examples", &[ALL]),
     ("guestbook", &["windlass"]),

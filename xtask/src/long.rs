@@ -139,7 +139,8 @@ pub(crate) enum Part {
     Overload(overload::Options),
     /// Kubernetes' end-to-end tests that need the control plane only, with `windlass up` (needs Go)
     E2e(e2e::Options),
-    /// All fault explorations of the built-in controllers; CI runs up to 100 plans of each scenario
+    /// All fault explorations of the built-in controllers; CI runs up to 100 plans of each scenario. Also all explorations
+    /// of an operator with planted bugs by the library behind `windlass explore`; CI runs two of them
     Explorations,
     /// The fuzz targets, one after the other (needs cargo-fuzz and a C++ compiler)
     Fuzz {
@@ -249,11 +250,17 @@ pub(crate) fn run(part: &Part) -> Result {
             crashes(windlass.as_ref().unwrap_or(&built), *rounds, *seed)
         }
         Part::E2e(options) => e2e::run(options),
-        Part::Explorations => succeed(
-            cargo()
-                .args(["test", "--package", "windlass-controllers", "--test", "explore"])
-                .env("WINDLASS_EXPLORE_COMPLETELY", "1"),
-        ),
+        Part::Explorations => {
+            succeed(
+                cargo()
+                    .args(["test", "--package", "windlass-controllers", "--test", "explore"])
+                    .env("WINDLASS_EXPLORE_COMPLETELY", "1"),
+            )?;
+            succeed(cargo().args(["build", "--package", "windlass-explore", "--example", "websites"]))?;
+            let explorations =
+                ["test", "--package", "windlass-explore", "--test", "explore", "--", "--include-ignored"];
+            succeed(cargo().args(explorations))
+        }
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
         Part::Matrix { only, minor } => matrix(*only, minor),
         Part::Package => dist::verify::run(),

@@ -17,14 +17,16 @@ use syn::{
 use crate::Result;
 
 /// The crates whose modules form layers.
-const LAYERED: [&str; 16] = [
+const LAYERED: [&str; 18] = [
     "windlass-api",
     "windlass-cache",
+    "windlass-cbor",
     "windlass-cel",
     "windlass-client",
     "windlass-decoders",
     "windlass-envtest",
     "windlass-etcd",
+    "windlass-explore",
     "windlass-grpc",
     "windlass-import",
     "windlass-load",

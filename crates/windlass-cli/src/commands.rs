@@ -7,6 +7,7 @@ pub(crate) mod create;
 pub(crate) mod demo;
 pub(crate) mod edit;
 pub(crate) mod envtest_assets;
+pub(crate) mod explore;
 pub(crate) mod from;
 pub(crate) mod generate;
 pub(crate) mod get;

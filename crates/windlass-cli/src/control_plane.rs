@@ -40,6 +40,7 @@ use crate::{
     data_directory::Secrets,
     descriptions,
     encryption::Encryption,
+    feature_gates::FeatureGates,
     request_limits::RequestLimits,
     storage::{Opened, Place},
     time_limits::TimeLimits,
@@ -89,6 +90,7 @@ pub(crate) struct Settings {
     pub(crate) tokens: TokenKeys,
     pub(crate) limits: TimeLimits,
     pub(crate) requests: RequestLimits,
+    pub(crate) gates: FeatureGates,
     /// The encryption of the stored objects.
     pub(crate) encryption: Option<Encryption>,
     /// A hint for the user if the address is in use.
@@ -230,7 +232,7 @@ impl Bound {
             .address(address)
             .pod_accounts(accounts)
             .descriptions(descriptions::schemas);
-        let server = settings.requests.apply(settings.limits.apply(server));
+        let server = settings.gates.apply(settings.requests.apply(settings.limits.apply(server)));
         let server = match settings.advertised {
             Some(advertised) => server.advertise_address(advertised),
             None => server,
@@ -513,6 +515,7 @@ mod tests {
             tokens: TokenKeys::default(),
             limits: TimeLimits::default(),
             requests: RequestLimits::default(),
+            gates: FeatureGates::default(),
             place: Place::Memory { history: Duration::from_mins(5) },
             encryption: None,
             hint: "",

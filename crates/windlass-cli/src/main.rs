@@ -30,6 +30,7 @@ mod control_plane;
 mod data_directory;
 mod descriptions;
 mod encryption;
+mod feature_gates;
 mod memory;
 mod recorder;
 mod remote;
@@ -60,8 +61,8 @@ use tracing_subscriber::EnvFilter;
 use windlass_api::ErrorChain;
 
 use commands::{
-    api_resources, api_versions, completion, create, demo, edit, envtest_assets, generate, get, import, init, load,
-    migrate, proxy, run, snapshot, up,
+    api_resources, api_versions, completion, create, demo, edit, envtest_assets, explore, generate, get, import, init,
+    load, migrate, proxy, run, snapshot, up,
 };
 use stand_in::StandIn;
 
@@ -134,6 +135,8 @@ enum Command {
     Proxy(proxy::Options),
     /// Measure a cluster: play a workload, and report latencies and the objectives of SIG Scalability
     Load(load::Options),
+    /// Run an operator of any language under faults: crashes, lost responses, stale caches; report what goes wrong
+    Explore(Box<explore::Options>),
     /// Print a shell completion script
     Completion(completion::Options),
 }
@@ -184,6 +187,7 @@ async fn execute() -> ExitCode {
         Command::EnvtestAssets(options) => envtest_assets::run(&options),
         Command::Proxy(options) => proxy::run(options).await,
         Command::Load(options) => load::run(options).await,
+        Command::Explore(options) => return explore::run(*options).await,
         Command::Completion(options) => completion::run(&options, Arguments::command()),
     })
 }
@@ -249,6 +253,8 @@ const fn log_of(level: u8) -> &'static str {
 const fn default_log(arguments: &Arguments) -> &'static str {
     match arguments.command {
         Command::Demo(_) => "off",
+        // Faults lead to warnings of the server and the controllers in this process.
+        Command::Explore(_) => "error",
         _ => "warn",
     }
 }

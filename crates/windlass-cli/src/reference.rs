@@ -14,6 +14,7 @@ This page contains the output of `windlass --help` and of the help of each comma
 - [Run a project](../how-to/run-a-project.md) explains `run`.
 - [Scaffold a project](../how-to/scaffold-a-project.md) explains `init`, `create`, `edit` and `generate`.
 - [Measure a cluster](../how-to/measure-a-cluster.md) explains `load`, and [Workloads](workloads.md) its files.
+- [Explore an operator](../how-to/explore-an-operator.md) explains `explore`.
 - [Configuration](configuration.md) explains the flags of a generated *program*.
 ";
 

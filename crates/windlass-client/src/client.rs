@@ -19,10 +19,10 @@ use crate::{
     config_error::ConfigError,
     field_manager,
     negotiation::{Encodable, Negotiation},
-    operation::{Operation, Verb},
+    operation::Operation,
     pipeline::{Policy, Reading, Sending, Throttle},
     request::{RequestError, Target},
-    response,
+    response, transcoded,
     transport::{self, Transport, Upgraded},
     user_agent,
     write_observer::WriteObserver,
@@ -341,7 +341,7 @@ impl Client {
     }
 
     /// Sends a request for a resource in the encoding that the client prefers, and again in JSON if the server rejects
-    /// that encoding.
+    /// that encoding. A response in CBOR is converted to JSON.
     pub(crate) async fn execute_negotiated(
         &self,
         request: Request<Bytes>,
@@ -353,8 +353,10 @@ impl Client {
         let Some(preferred) = negotiation.propose(&request, target, operation.verb, body) else {
             return self.execute(request, operation).await;
         };
+        let header = |request: &Request<Bytes>| request.headers().get(header::CONTENT_TYPE).cloned();
+        let is_converted = header(&preferred) != header(&request);
         match self.execute(preferred, operation).await {
-            Err(ListWatchError::Status(status)) if is_about_encoding(status.code, operation.verb) => {
+            Err(ListWatchError::Status(status)) if is_about_encoding(status.code, is_converted) => {
                 let outcome = self.execute(request, operation).await;
                 // Otherwise the code had another reason, such as a webhook that uses it.
                 if !matches!(&outcome, Err(ListWatchError::Status(again)) if again.code == status.code) {
@@ -362,7 +364,7 @@ impl Client {
                 }
                 outcome
             }
-            outcome => outcome,
+            outcome => outcome.map(transcoded::to_json),
         }
     }
 
@@ -391,9 +393,10 @@ impl Client {
     }
 }
 
-/// Reports whether the server may have rejected the encoding of a request. The encoding of a patch is never protobuf.
-const fn is_about_encoding(code: u16, verb: Verb) -> bool {
-    code == 406 || code == 415 && !matches!(verb, Verb::Patch | Verb::Apply)
+/// Reports whether the server may have rejected the encoding of a request: that of the response, or that of the body if it
+/// was converted.
+const fn is_about_encoding(code: u16, is_converted: bool) -> bool {
+    code == 406 || code == 415 && is_converted
 }
 
 #[cfg(test)]

@@ -103,6 +103,16 @@ pub enum ContentType {
     /// are not changed.
     #[default]
     Protobuf,
+    /// CBOR (`application/cbor`) for all kinds, as in client-go with the feature gates `ClientsAllowCBOR` and
+    /// `ClientsPreferCBOR`. kube-apiserver has it behind the feature gate `CBORServingAndStorage`.
+    ///
+    /// Gets, lists, watches, metadata, and the bodies of creates, updates and applies are CBOR; other patches and deletions
+    /// are sent in JSON. Fallbacks are those of [`Protobuf`](Self::Protobuf).
+    ///
+    /// Responses are converted to JSON while they arrive, so caches contain JSON.
+    Cbor,
+    /// Protobuf for the built-in kinds and for metadata, CBOR for custom resources.
+    ProtobufAndCbor,
 }
 
 impl Config {

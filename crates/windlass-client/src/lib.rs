@@ -171,6 +171,7 @@ mod environment;
 mod operation;
 mod codec;
 mod frame;
+mod transcoded;
 mod body;
 mod secret;
 mod file;

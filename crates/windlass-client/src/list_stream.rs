@@ -15,6 +15,7 @@ use crate::{
     body::Body,
     frame::{FrameError, ListDecoder, ProtobufListDecoder},
     negotiation::is_protobuf,
+    transcoded::body_error,
 };
 
 /// Yields each object as it arrives, then [`ListItem::End`] once. The stream ends after an error, except for
@@ -54,7 +55,7 @@ impl ListStream {
             }
             match ready!(Pin::new(body).poll_frame(cx)) {
                 Some(Ok(frame)) => self.decoder.push(frame.into_data().unwrap_or_default()),
-                Some(Err(error)) => return Poll::Ready(Err(ListWatchError::Transport(error))),
+                Some(Err(error)) => return Poll::Ready(Err(body_error(error))),
                 None => {
                     let meta = self.decoder.finish()?;
                     self.body = None;

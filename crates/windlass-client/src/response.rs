@@ -14,6 +14,7 @@ use crate::{
     body::Body,
     codec,
     operation::{Operation, Verb},
+    transcoded::body_error,
 };
 
 /// The default maximum size of a response that is read whole. Servers reject objects of a twentieth of this size.
@@ -88,6 +89,9 @@ pub(crate) fn status_of(body: &[u8]) -> Option<Status> {
         let is_status = windlass_protobuf::type_of(body).is_ok_and(|(_, kind)| kind == "Status");
         return is_status.then(|| windlass_protobuf::decode(body).ok()).flatten();
     }
+    if windlass_cbor::is_cbor(body) {
+        return status_of(&windlass_cbor::to_json(body).ok()?);
+    }
     let kind: Kind = serde_json::from_slice(body).ok()?;
     if kind.kind != "Status" || !matches!(kind.api_version.as_str(), "v1" | "") {
         return None;
@@ -103,7 +107,7 @@ async fn collect_prefix(mut body: Body, limit: usize) -> (Bytes, Option<ListWatc
     while let Some(frame) = body.frame().await {
         let data = match frame {
             Ok(frame) => frame.into_data().unwrap_or_default(),
-            Err(error) => return (whole(first, more), Some(ListWatchError::Transport(error))),
+            Err(error) => return (whole(first, more), Some(body_error(error))),
         };
         if first.len().max(more.len()) + data.len() > limit {
             return (whole(first, more), Some(ListWatchError::Decode(TooLarge { limit }.into())));

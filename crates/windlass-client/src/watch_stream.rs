@@ -17,6 +17,7 @@ use crate::{
     codec,
     frame::{FrameError, ProtobufWatchDecoder, WatchDecoder},
     negotiation::is_protobuf,
+    transcoded::body_error,
 };
 
 /// The annotation of the bookmark that ends the initial events.
@@ -85,7 +86,7 @@ impl RawWatchStream {
             }
             match ready!(Pin::new(body).poll_frame(cx)) {
                 Some(Ok(frame)) => self.decoder.push(frame.into_data().unwrap_or_default()),
-                Some(Err(error)) => return Poll::Ready(Err(ListWatchError::Transport(error))),
+                Some(Err(error)) => return Poll::Ready(Err(body_error(error))),
                 None => {
                     self.body = None;
                     return Poll::Ready(self.decoder.finish().map_err(Into::into));

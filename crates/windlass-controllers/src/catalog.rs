@@ -7,10 +7,11 @@ use windlass_client::Client;
 use windlass_runtime::Manager;
 
 use crate::{
-    Autoscaling, CertificateSigner, Identity, Pace, Stages, TokenSigner, autoscaler, certificates, cronjob, daemonset,
-    deployment, disruption, endpoints, ephemeral_volume, garbage_collector, identity::Identities, job, namespace,
-    node_lifecycle, nodes, policy_status, replicaset, resource_quota, role_aggregation, service_account,
-    service_account_tokens, statefulset, storage_protection, storage_version_migrator, ttl_after_finished, volumes,
+    Autoscaling, CertificateSigner, EvictionRates, Identity, Pace, Stages, TokenSigner, autoscaler, certificates,
+    cronjob, daemonset, deployment, disruption, endpoints, ephemeral_volume, garbage_collector, identity::Identities,
+    job, namespace, node_lifecycle, nodes, policy_status, replicaset, resource_quota, role_aggregation,
+    service_account, service_account_tokens, statefulset, storage_protection, storage_version_migrator,
+    ttl_after_finished, volumes,
 };
 
 /// The default number of simulated nodes.
@@ -91,6 +92,7 @@ pub struct Controllers {
     pace: Pace,
     stages: Stages,
     node_grace: Duration,
+    eviction_rates: EvictionRates,
     root_ca: Option<Arc<str>>,
     token_signer: Option<TokenSigner>,
     certificate_signer: Option<CertificateSigner>,
@@ -242,6 +244,7 @@ impl Controllers {
             pace: Pace::default(),
             stages: Stages::default(),
             node_grace: NODE_GRACE,
+            eviction_rates: EvictionRates::default(),
             root_ca: None,
             token_signer: None,
             certificate_signer: None,
@@ -267,6 +270,12 @@ impl Controllers {
     /// are evicted. Defaults to 50 s, as in kube-controller-manager.
     pub fn node_monitor_grace_period(mut self, grace: Duration) -> Self {
         self.node_grace = grace;
+        self
+    }
+
+    /// Sets the rates at which the pods of unready nodes are evicted. The defaults are those of kube-controller-manager.
+    pub fn eviction_rates(mut self, rates: EvictionRates) -> Self {
+        self.eviction_rates = rates;
         self
     }
 
@@ -404,7 +413,7 @@ impl Controllers {
                 }
             }
             BuiltIn::CsrCleaner => certificates::add_cleaner_to(manager),
-            BuiltIn::NodeLifecycle => node_lifecycle::add_to(manager, self.node_grace),
+            BuiltIn::NodeLifecycle => node_lifecycle::add_to(manager, self.node_grace, self.eviction_rates),
             BuiltIn::Nodes => {
                 let settings = nodes::Settings {
                     count: self.nodes,

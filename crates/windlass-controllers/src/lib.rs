@@ -69,6 +69,7 @@ pub use catalog::{BuiltIn, Controllers, ControllersError};
 pub use certificates::{CertificateOrder, CertificateSigner};
 pub use error::ReconcileError;
 pub use identity::Identity;
+pub use node_lifecycle::EvictionRates;
 pub use nodes::{Pace, StagePlace, Stages, StagesError};
 pub use service_account_tokens::{TokenRequest, TokenSigner};
 

@@ -1,12 +1,11 @@
 //! NodeLifecycle: maintains node metadata that the control plane is responsible for. It records the registration event,
 //! sets the TTL annotation for kubelets, and copies the well-known labels to their older names. It also sets the taints
-//! that correspond to the node's conditions. [`health`] detects nodes without heartbeats, and [`eviction`] evicts the pods
-//! of nodes with `NoExecute` taints.
-//!
-//! Not implemented: slower evictions if many nodes of a zone are not ready.
+//! that correspond to the node's conditions. [`health`] detects nodes without heartbeats, [`zones`] limits the rate of
+//! taints that evict pods, and [`eviction`] evicts the pods of nodes with `NoExecute` taints.
 
 mod eviction;
 mod health;
+mod zones;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -28,6 +27,8 @@ use windlass_runtime::{
     events::{Note, Recorder},
 };
 
+pub use self::zones::EvictionRates;
+use self::zones::{EXCLUDED, Zones};
 use crate::{
     error::{ReconcileError, await_newer_state},
     nodes::fit::is_ready,
@@ -66,21 +67,29 @@ struct Register {
     /// The UIDs of the nodes whose registration was recorded.
     known: Mutex<HashSet<String>>,
     ready: Mutex<ReadyNodes>,
+    zones: Zones,
     recorder: Recorder,
 }
 
 /// The nodes that were ready when they were last seen, by UID.
 #[derive(Debug, Default)]
 struct ReadyNodes {
-    nodes: HashMap<String, ObjectKey>,
+    nodes: HashMap<String, ReadyNode>,
     /// `true` once the nodes that existed at startup were looked at.
     is_complete: bool,
 }
 
+#[derive(Debug)]
+struct ReadyNode {
+    key: ObjectKey,
+    /// `true` if the node does not count as a ready one of the cluster.
+    is_excluded: bool,
+}
+
 /// Adds the controllers to a manager. `grace` is the time without heartbeats after which a node is unreachable.
-pub(crate) fn add_to(manager: &mut Manager, grace: Duration) {
+pub(crate) fn add_to(manager: &mut Manager, grace: Duration, rates: EvictionRates) {
     let recorder = manager.cluster().recorder("node-controller");
-    let register = Arc::new(Register { known: Mutex::default(), ready: Mutex::default(), recorder });
+    let register = Arc::new(Register::new(recorder, rates));
     manager.add(Controller::<Node>::new().named("nodelifecycle").reads_with(pods_by_node::watch()).reconcile(
         move |node, cx| {
             let register = Arc::clone(&register);
@@ -112,7 +121,7 @@ async fn reconcile(node: Arc<Node>, cx: Context, register: &Register) -> Result<
         }
     }
     let mut patch = json!({ "metadata": metadata });
-    let evicts = is_ready(&node) || register.has_ready_node(&cx.store::<Node>());
+    let (evicts, next) = register.evicts(&node, &cx.store::<Node>());
     if let Some(taints) = taints(&node, evicts, cx.clock().now()) {
         // A merge patch replaces the whole list, so it carries the resource version of the cached node.
         patch["metadata"]["resourceVersion"] = json!(node.resource_version());
@@ -122,7 +131,7 @@ async fn reconcile(node: Arc<Node>, cx: Context, register: &Register) -> Result<
         cx.client().patch::<Node>(ObjectRef::new(node.name()), Patch::Merge(patch)).await?;
     }
     // The taints of an unready node depend on the other nodes.
-    Ok(if is_ready(&node) { Action::await_change() } else { Action::requeue_after(DISRUPTION_PERIOD) })
+    Ok(if is_ready(&node) { Action::await_change() } else { Action::requeue_after(next) })
 }
 
 /// Sets the condition `Ready` of a node's pods to `False`, so that services do not use them.
@@ -159,7 +168,7 @@ fn taints(node: &Node, evicts: bool, now: Timestamp) -> Option<Vec<Taint>> {
     let wanted: Vec<_> = of_conditions.chain(closed.then_some((UNSCHEDULABLE, NO_SCHEDULE))).collect();
     let is_ours = |taint: &Taint| match &*taint.effect {
         NO_SCHEDULE => taint.key == UNSCHEDULABLE || TAINTS.iter().any(|(.., key)| *key == taint.key),
-        NO_EXECUTE => TAINTS.iter().any(|(type_, _, key)| *type_ == "Ready" && *key == taint.key),
+        NO_EXECUTE => is_of_readiness(&taint.key),
         _ => false,
     };
     let is_wanted = |taint: &Taint| wanted.contains(&(&*taint.key, &*taint.effect));
@@ -173,12 +182,51 @@ fn taints(node: &Node, evicts: bool, now: Timestamp) -> Option<Vec<Taint>> {
     (after != before).then_some(after)
 }
 
+/// Reports whether a node is known not to be ready. A new node is not.
+fn is_unready(node: &Node) -> bool {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|found| found.type_ == "Ready" && matches!(&*found.status, "False" | "Unknown"))
+}
+
+/// Reports whether a node has a taint of its condition that evicts pods.
+fn has_evicting_taint(node: &Node) -> bool {
+    let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    taints.any(|taint| is_of_readiness(&taint.key) && taint.effect == NO_EXECUTE)
+}
+
+/// Reports whether a taint corresponds to the condition `Ready`.
+fn is_of_readiness(key: &str) -> bool {
+    TAINTS.iter().any(|(type_, _, taint)| *type_ == "Ready" && *taint == key)
+}
+
 impl Register {
+    fn new(recorder: Recorder, rates: EvictionRates) -> Self {
+        Self { known: Mutex::default(), ready: Mutex::default(), zones: Zones::new(rates), recorder }
+    }
+
+    /// Reports whether an unready node gets the taint that evicts its pods, and the time after which to ask again. A node
+    /// with such a taint keeps it, as long as a node of the cluster is ready.
+    fn evicts(&self, node: &Node, nodes: &Lister<Node>) -> (bool, Duration) {
+        if !is_unready(node) || !self.has_ready_node(nodes) {
+            self.zones.forget(node);
+            return (false, DISRUPTION_PERIOD);
+        }
+        if has_evicting_taint(node) {
+            return (true, DISRUPTION_PERIOD);
+        }
+        match self.zones.admit(node, nodes) {
+            Ok(()) => (true, DISRUPTION_PERIOD),
+            Err(wait) => (false, wait),
+        }
+    }
+
     /// Reports whether a node has just become unready. Records an event if so.
     fn has_failed(&self, node: &Node) -> bool {
         let uid = node.uid().unwrap_or_default();
         if is_ready(node) {
-            self.ready.lock().nodes.insert(uid.to_owned(), ObjectKey::new(node.name()));
+            let ready =
+                ReadyNode { key: ObjectKey::new(node.name()), is_excluded: node.labels().contains_key(EXCLUDED) };
+            self.ready.lock().nodes.insert(uid.to_owned(), ready);
             return false;
         }
         let has_failed = self.ready.lock().nodes.contains_key(uid);
@@ -201,17 +249,24 @@ impl Register {
         let mut ready = self.ready.lock();
         if !std::mem::replace(&mut ready.is_complete, true) {
             let found = nodes.list().into_iter().filter(|node| node.get().is_ok_and(|node| is_ready(&node)));
-            let found: Vec<_> = found.map(|node| (node.meta().uid().to_string(), node.key().clone())).collect();
+            let found = found.map(|node| {
+                let is_excluded = node.meta().label(EXCLUDED).is_some();
+                let ready = ReadyNode { key: node.key().clone(), is_excluded };
+                (node.meta().uid().to_string(), ready)
+            });
             ready.nodes.extend(found);
         }
-        // Deleted nodes are dropped here.
-        while let Some((uid, key)) = ready.nodes.iter().next().map(|(uid, key)| (uid.clone(), key.clone())) {
-            if nodes.get(&ObjectRef::new(&*key.name)).is_some_and(|node| node.meta().uid().to_string() == uid) {
-                return true;
-            }
+        let mut deleted = Vec::new();
+        let has_ready = ready.nodes.iter().filter(|(_, node)| !node.is_excluded).any(|(uid, node)| {
+            let found = nodes.get(&ObjectRef::new(&*node.key.name));
+            let exists = found.is_some_and(|node| node.meta().uid().to_string() == *uid);
+            deleted.extend((!exists).then(|| uid.clone()));
+            exists
+        });
+        for uid in deleted {
             ready.nodes.remove(&uid);
         }
-        false
+        has_ready
     }
 
     /// Returns a reference without a resource version: `kubectl describe node` searches events by name and UID.
@@ -248,7 +303,7 @@ mod tests {
     #[test]
     fn node_event_is_recorded_once() {
         let (recorder, mut recorded) = Recorder::captured("node-controller");
-        let register = Register { known: Mutex::default(), ready: Mutex::default(), recorder };
+        let register = Register::new(recorder, EvictionRates::default());
         let mut node = Node::default();
         node.metadata.name = Some("a".to_owned());
         for uid in ["1", "1", "2"] {

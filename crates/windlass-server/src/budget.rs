@@ -27,11 +27,15 @@ use tokio::{
 
 use crate::turns::Turns;
 
+mod held;
 mod limits;
 mod slices;
 
 pub use self::limits::Limits;
-pub(crate) use self::slices::{Slice, Slices};
+pub(crate) use self::{
+    held::HeldBytes,
+    slices::{Slice, Slices},
+};
 
 /// While the server is over its budget, connections that have read nothing for this time are closed.
 pub(crate) const PRESSURE_STALL: Duration = Duration::from_secs(1);
@@ -320,6 +324,11 @@ impl Charge {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
         Self { account: Arc::clone(&self.account), bytes }
+    }
+
+    /// Releases all but this number of bytes.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        drop(self.split(self.bytes.saturating_sub(bytes)));
     }
 
     /// Reports whether nothing is charged.

@@ -1,6 +1,6 @@
 //! Codec plans: decode request bodies as the Go types do.
 //!
-//! A [`Plan`] decodes a request body (JSON, YAML or protobuf) into the value tree that kube-apiserver would encode
+//! A [`Plan`] decodes a request body (JSON, YAML, protobuf or CBOR) into the value tree that kube-apiserver would encode
 //! again. Fields are in the order of the Go struct, with `kind` and `apiVersion` first. Unknown fields are dropped,
 //! zero values are dropped or written according to the Go tags, and quantities and times are canonical. A plan is
 //! compiled from the type table (see `types`) when its kind is first used. Decoding a decoded tree again does not
@@ -10,6 +10,7 @@
 //! between versions. Custom resources have no Go type; see [`CustomKind`].
 
 mod base64;
+mod cbor;
 mod convert;
 mod decode;
 mod in_place;
@@ -40,6 +41,7 @@ use self::{decode::Strictness, types::StructRef};
 use crate::kubernetes::KubernetesVersion;
 
 pub(crate) use self::{
+    cbor::{cbor_frame, from_cbor},
     json::{MAX_DEPTH, check as check_json},
     numbers::{float_large_numbers, go_numbers},
     protobuf::{ProtobufList, protobuf_frame, to_protobuf},
@@ -59,6 +61,17 @@ pub(crate) enum Format {
     Json,
     Yaml,
     Protobuf,
+    Cbor,
+}
+
+/// The encodings that a server offers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Offer {
+    /// JSON, YAML and protobuf.
+    #[default]
+    Stable,
+    /// Also CBOR.
+    WithCbor,
 }
 
 /// The decoder and encoder of one kind.
@@ -164,6 +177,10 @@ impl Plan {
                 self.decode_json(&encode(&document.value), validation, strict)
             }),
             Format::Protobuf => self.decode_protobuf(body),
+            Format::Cbor => match from_cbor(body) {
+                Ok(json) => return self.decode(&json, Format::Json, validation),
+                Err(error) => Err(Failure::Unrecognized(unknown_kind(&error))),
+            },
         };
         decoded.map_err(|failure| self.error(failure, body))
     }
@@ -402,6 +419,11 @@ impl Actual {
     }
 }
 
+/// Returns the message for a body in CBOR that cannot be read.
+fn unknown_kind(error: &windlass_cbor::Error) -> String {
+    format!("unable to determine group/version/kind: {error}")
+}
+
 /// The expected kind of a custom resource.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CustomKind<'a> {
@@ -428,6 +450,10 @@ impl CustomKind<'_> {
             Format::Yaml => {
                 let document = yaml::parse(body).map_err(unrecognized)?;
                 (encode(&document.value), yaml_errors(document.duplicates, validation))
+            }
+            Format::Cbor => {
+                let json = from_cbor(body).map_err(|error| unrecognized(unknown_kind(&error)))?;
+                return self.decode(&json, Format::Json, validation);
             }
             Format::Json | Format::Protobuf => (body.to_vec(), Vec::new()),
         };

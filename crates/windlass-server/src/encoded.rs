@@ -163,6 +163,23 @@ impl Encoded {
         self.metadata_field(b"labels").map_or(Some(Vec::new()), labels_in)
     }
 
+    /// Returns the text at a dotted path outside of the metadata, read in place, or an empty one if it does not exist.
+    /// Returns `None` if it has to be decoded: it has escapes or is not a text.
+    pub(crate) fn text_at(&self, path: &str) -> Option<&str> {
+        let mut object = &self.bytes[HEADER..];
+        for name in path.split('.') {
+            let Some(fields) = object.strip_prefix(b"{") else { return (object == b"null").then_some("") };
+            let found = Fields(fields).find(|(key, _)| *key == name.as_bytes());
+            let Some((_, value)) = found else { return Some("") };
+            object = value;
+        }
+        if object == b"null" {
+            return Some("");
+        }
+        let text = object.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        str::from_utf8(text).ok().filter(|text| !text.contains('\\'))
+    }
+
     /// Reports whether the object is being deleted.
     pub(crate) fn is_deleting(&self) -> bool {
         self.metadata_field(b"deletionTimestamp").is_some_and(|time| time != b"null")

@@ -27,6 +27,7 @@ use crate::{
     authn::{self, Authenticated, Credentials},
     authz::AccessAttributes,
     bootstrap,
+    codec::Offer,
     discovery::{self, Document},
     encoded::Style,
     flow_control::Schema,
@@ -119,7 +120,7 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
         let id = server.entropy().uuid();
         HeaderValue::from_str(&id).expect("a UUID consists of hexadecimal digits and dashes")
     });
-    let encoding = media::negotiate_error(&headers, &query);
+    let encoding = media::negotiate_error(&headers, &query, server.offer);
     let head = method == Method::HEAD;
     let received = server.audit().map(|_| server.clock().now()).unwrap_or_default();
     let mut audit = RequestAudit::default();
@@ -379,7 +380,7 @@ async fn answer_server_endpoint(server: &Arc<State>, exchange: &Exchange) -> Res
         )));
     }
     if let Some(page) = zpages::answer(server, exchange) {
-        return match (page, media::negotiate_error(&exchange.headers, &exchange.query)) {
+        return match (page, media::negotiate_error(&exchange.headers, &exchange.query, Offer::Stable)) {
             (Ok(page), _) => Ok(Some(page)),
             // These paths do not offer protobuf, also not for errors.
             (Err(error), ErrorEncoding::As(Encoding::Protobuf)) => {
@@ -416,7 +417,7 @@ async fn answer_discovery(server: &Arc<State>, exchange: &Exchange) -> Result<Re
     let known = exchange.header(header::IF_NONE_MATCH);
     if is_route(path, &table) {
         exchange.only_get()?;
-        media::route_accepts(accept.unwrap_or_default(), Endpoint::Object)?;
+        media::route_accepts(accept.unwrap_or_default(), Endpoint::Object, Offer::Stable)?;
     }
     if is_foreign(path, &table) {
         return Err(Failure::NotFound);
@@ -439,7 +440,7 @@ async fn answer_discovery(server: &Arc<State>, exchange: &Exchange) -> Result<Re
     } else {
         describe(server, exchange, table, &remotes).await?
     };
-    let encoding = match media::negotiate_error(&exchange.headers, &exchange.query) {
+    let encoding = match media::negotiate_error(&exchange.headers, &exchange.query, Offer::Stable) {
         ErrorEncoding::As(encoding) => encoding,
         ErrorEncoding::Forced => Encoding::Json,
     };

@@ -44,6 +44,7 @@ mod create;
 mod delete;
 mod field_manager;
 mod follow;
+mod indexed;
 mod list;
 mod applied;
 mod list_lag;

@@ -34,6 +34,7 @@ use crate::{
     authz::{Authorization, Authorizer, AuthorizerChain},
     bootstrap::{Authorities, RegistryOptions},
     budget::{Budget, Limits},
+    codec::Offer,
     descriptions::Descriptions,
     extension::ExtensionApi,
     flow_control::{FlowControl, FlowControlOptions},
@@ -84,6 +85,7 @@ pub struct ServerBuilder {
     descriptions: Descriptions,
     added_check: Option<AddedCheck>,
     request_timeout: Duration,
+    offer: Offer,
     audit: Option<AuditConfiguration>,
     proxy_identity: Option<ProxyIdentity>,
     flow_control: FlowControlOptions,
@@ -201,6 +203,16 @@ impl ServerBuilder {
     /// A request that takes longer fails with code 504. A write can still happen after that.
     pub const fn request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
+        self
+    }
+
+    /// Sets whether the server reads and writes objects in CBOR (`application/cbor`, and `application/cbor-seq` for watches),
+    /// also in patches for server-side apply (`application/apply-patch+cbor`). Defaults to `false`, as in kube-apiserver,
+    /// where it is the feature gate `CBORServingAndStorage`.
+    ///
+    /// Objects are stored as before. Documents of discovery and OpenAPI have no CBOR.
+    pub const fn cbor(mut self, is_served: bool) -> Self {
+        self.offer = if is_served { Offer::WithCbor } else { Offer::Stable };
         self
     }
 
@@ -362,6 +374,7 @@ impl ServerBuilder {
             storage: self.storage.unwrap_or_else(|| Arc::new(MemoryStorage::default())),
             choices: self.choices,
             request_timeout: self.request_timeout,
+            offer: self.offer,
             registry: OnceCell::new(),
             start: SingleFlight::default(),
             presence: Mutex::default(),
@@ -401,6 +414,7 @@ impl Server {
             descriptions: Descriptions::default(),
             added_check: None,
             request_timeout: REQUEST_TIMEOUT,
+            offer: Offer::default(),
             audit: None,
             proxy_identity: None,
             flow_control: FlowControlOptions::default(),

@@ -21,6 +21,7 @@ use crate::{
     authz::{AccessAttributes, Authorizer, Decision, RoleName, Rule},
     bootstrap::{self, Announced, Authorities, Presence, RegistryOptions},
     budget::Budget,
+    codec::Offer,
     descriptions::Descriptions,
     flow_control::FlowControl,
     identity::User,
@@ -45,6 +46,8 @@ pub(crate) struct State {
     pub(crate) authorizer: Arc<Authorizer>,
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) choices: RegistryOptions,
+    /// The encodings of objects.
+    pub(crate) offer: Offer,
     /// The maximum time for a request that is not long-running.
     pub(crate) request_timeout: Duration,
     /// Created with the first request that needs it.

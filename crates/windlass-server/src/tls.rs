@@ -250,7 +250,9 @@ impl TlsIdentity {
         &self.ca
     }
 
-    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+    /// Returns the configuration for a TLS server.
+    #[must_use]
+    pub fn config(&self) -> Arc<ServerConfig> {
         self.config.clone()
     }
 

@@ -5,9 +5,13 @@
 //! registry derives from an event (its rendered frame, its labels) is stored in the [`SharedEvent`], so it is computed
 //! once for all subscribers.
 //!
+//! A subscriber can select one value of an indexed field ([`FieldValue`]), such as the pods of one node. The values of an
+//! event are read once, and it is put only into the mailboxes of the subscribers to the old and the new value. The same
+//! values keep an index of the keys, for lists ([`WatchCache::keys_with`]).
+//!
 //! Guaranteed:
-//! - A subscriber gets every event of its topic after its revision: once, in revision order, without gaps, until it is
-//!   closed.
+//! - A subscriber gets every event of its topic and value after its revision: once, in revision order, without gaps,
+//!   until it is closed.
 //! - Fan-out never waits. A subscriber that is too slow is closed. It can subscribe again and continue at its last
 //!   revision.
 //! - A subscriber is notified of an event immediately. If its topic has very many subscribers and they were notified
@@ -21,25 +25,38 @@
 //! the next subscription starts a new pump. If the storage fails, the pump retries, and subscribers get no events in
 //! the meantime.
 
-use std::{collections::HashMap, future::poll_fn, sync::Arc, time::Duration};
+use std::{
+    future::poll_fn,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::{
     sync::watch,
-    task::AbortHandle,
     time::{self, Instant},
 };
 
-use self::source::{PumpStep, Source};
-pub(crate) use self::subscription::Subscription;
+use self::{
+    fan_out::{FanOut, Moment, Round, Topic, wake},
+    field::EventValues,
+    source::{PumpStep, Source},
+};
+pub(crate) use self::{
+    field::{FieldValue, IndexedField},
+    key_index::FoundKeys,
+    subscription::Subscription,
+};
 use crate::storage::{
     EventStream, Revision, Storage, StorageError, StorageEvent, StoredValue,
-    mailbox::{Capacity, Discarded, Mailbox},
+    mailbox::{Capacity, Mailbox},
 };
-use crate::watch_cache::debounce::{Debounce, Notification};
 
 mod debounce;
 mod delivery;
+mod fan_out;
+mod field;
+mod key_index;
 mod source;
 mod subscription;
 #[cfg(test)]
@@ -69,16 +86,23 @@ pub(crate) struct SharedEvent<D> {
     pub(crate) event: StorageEvent,
     /// `false` if more events of the same revision follow.
     completes: bool,
+    /// The values of the resource's indexed field.
+    values: OnceLock<EventValues>,
     pub(crate) derived: D,
 }
 
 impl<D: Default> SharedEvent<D> {
     fn new(event: StorageEvent, completes: bool) -> Self {
-        Self { event, completes, derived: D::default() }
+        Self { event, completes, values: OnceLock::new(), derived: D::default() }
     }
 }
 
 impl<D> SharedEvent<D> {
+    /// Returns the values of an indexed field. A resource has only one.
+    fn values(&self, field: IndexedField) -> &EventValues {
+        self.values.get_or_init(|| field.read_event(&self.event))
+    }
+
     /// Returns the revision up to which all events were delivered, including this one.
     fn progress(&self) -> Revision {
         if self.completes { self.event.revision } else { self.event.revision.previous() }
@@ -91,6 +115,7 @@ pub(crate) struct WatchCache<D> {
     storage: Arc<dyn Storage>,
     shared: Arc<Shared<D>>,
     starting: tokio::sync::Mutex<()>, // held while the pump starts
+    indexing: tokio::sync::Mutex<()>, // held while an index is built
 }
 
 #[derive(Debug)]
@@ -104,26 +129,21 @@ struct Shared<D> {
     capacity: Capacity,
 }
 
-#[derive(Debug)]
-struct FanOut<D> {
-    topics: HashMap<Box<str>, Topic<D>>, // every topic has subscribers
-    running: bool,                       // if false, there are no subscribers
-    pump: Option<AbortHandle>,
-}
-
-/// The subscribers to the same keys.
-#[derive(Debug)]
-struct Topic<D> {
-    subscribers: Vec<Arc<Subscriber<D>>>,
-    debounce: Debounce,
-}
-
 /// The pump's view of a subscription.
 #[derive(Debug)]
 struct Subscriber<D> {
     topic: Box<str>,
+    /// Only the events of objects with this value; `None` for all.
+    selected: Option<FieldValue>,
     after: Revision,
     mailbox: Mailbox<Arc<SharedEvent<D>>>,
+}
+
+impl<D> Subscriber<D> {
+    /// Reports whether an event of its topic concerns the subscriber.
+    fn selects(&self, event: &SharedEvent<D>) -> bool {
+        self.selected.as_ref().is_none_or(|selected| event.values(selected.field).include(&selected.value))
+    }
 }
 
 impl<D: Default + Send + Sync + 'static> WatchCache<D> {
@@ -132,19 +152,28 @@ impl<D: Default + Send + Sync + 'static> WatchCache<D> {
     }
 
     fn with_capacity(storage: Arc<dyn Storage>, capacity: Capacity) -> Self {
-        let fan_out = FanOut { topics: HashMap::new(), running: false, pump: None };
+        let fan_out = Mutex::new(FanOut::new());
         let (position, _) = watch::channel(Revision(0));
-        let shared = Shared { fan_out: Mutex::new(fan_out), source: Mutex::new(Source::default()), position, capacity };
-        Self { storage, shared: Arc::new(shared), starting: tokio::sync::Mutex::new(()) }
+        let shared = Shared { fan_out, source: Mutex::new(Source::default()), position, capacity };
+        let (starting, indexing) = (tokio::sync::Mutex::new(()), tokio::sync::Mutex::new(()));
+        Self { storage, shared: Arc::new(shared), starting, indexing }
     }
 
     /// Subscribes to the events of one topic after a revision, which may be in the future. A topic that is empty or
     /// ends in `/` covers all keys below it. Any other topic is a single key.
     ///
+    /// With `selected`, the subscriber gets only the events of objects that have the value before or after the event. The
+    /// topic must then be a resource or a namespace of it.
+    ///
     /// Returns [`StorageError::Compacted`] if the storage no longer has those events.
-    pub(crate) async fn subscribe(&self, topic: &str, after: Revision) -> Result<Subscription<D>, StorageError> {
-        let subscriber =
-            Arc::new(Subscriber { topic: topic.into(), after, mailbox: Mailbox::new(self.shared.capacity) });
+    pub(crate) async fn subscribe_to(
+        &self,
+        topic: &str,
+        selected: Option<FieldValue>,
+        after: Revision,
+    ) -> Result<Subscription<D>, StorageError> {
+        let mailbox = Mailbox::new(self.shared.capacity);
+        let subscriber = Arc::new(Subscriber { topic: topic.into(), selected, after, mailbox });
         let position = loop {
             self.ensure_running().await?;
             // `None` if the pump has just ended again.
@@ -158,6 +187,12 @@ impl<D: Default + Send + Sync + 'static> WatchCache<D> {
             subscription.replay(self.storage.watch("", after).await?, position);
         }
         Ok(subscription)
+    }
+
+    /// Subscribes to all events of a topic.
+    #[cfg(test)]
+    pub(crate) async fn subscribe(&self, topic: &str, after: Revision) -> Result<Subscription<D>, StorageError> {
+        self.subscribe_to(topic, None, after).await
     }
 
     /// Waits until all events up to a revision have been dispatched. Waits forever if the storage does not reach it.
@@ -232,29 +267,22 @@ impl<D> Shared<D> {
         if !fan_out.running {
             return None;
         }
-        let topic = fan_out.topics.entry(subscriber.topic.clone());
-        topic.or_insert_with(Topic::new).subscribers.push(Arc::clone(subscriber));
+        fan_out.add(subscriber);
         Some(*self.position.borrow())
     }
 
     fn unregister(&self, subscriber: &Arc<Subscriber<D>>) {
-        let mut fan_out = self.fan_out.lock();
-        if let Some(topic) = fan_out.topics.get_mut(&subscriber.topic) {
-            topic.subscribers.retain(|other| !Arc::ptr_eq(other, subscriber));
-            if topic.subscribers.is_empty() {
-                fan_out.topics.remove(&subscriber.topic);
-            }
-        }
+        self.fan_out.lock().remove(subscriber);
     }
 
     /// Puts the events of a revision into the mailboxes. They complete the revisions up to `progress`.
     fn dispatch(&self, events: &[Arc<SharedEvent<D>>], progress: Revision, round: &mut Round<D>) {
-        let now = Instant::now();
-        let delivering = !round.pending.is_empty();
+        let moment = Moment { now: Instant::now(), is_delivering: !round.pending.is_empty() };
+        self.read_values(events);
         {
             let mut fan_out = self.fan_out.lock();
             for event in events {
-                fan_out.put(event, now, delivering, round);
+                fan_out.put(event, moment, round);
             }
             self.position.send_if_modified(|position| {
                 let advances = progress > *position;
@@ -268,104 +296,28 @@ impl<D> Shared<D> {
         wake(round.closed.drain(..));
     }
 
-    /// Closes the subscribers to a key.
-    fn close_topics_of(&self, key: &str, round: &mut Round<D>) {
-        let mut fan_out = self.fan_out.lock();
-        for name in topics_of(key) {
-            let subscribers = fan_out.topics.remove(name).map(|topic| topic.subscribers);
-            for subscriber in subscribers.into_iter().flatten() {
-                round.closed.push((subscriber.mailbox.close(), subscriber));
+    /// Reads the values of indexed fields before the lock is held.
+    fn read_values(&self, events: &[Arc<SharedEvent<D>>]) {
+        for event in events {
+            let field = self.fan_out.lock().field_of(&event.event.key);
+            if let Some(field) = field {
+                event.values(field);
             }
         }
+    }
+
+    /// Closes the subscribers to a key.
+    fn close_topics_of(&self, key: &str, round: &mut Round<D>) {
+        self.fan_out.lock().close_topics_of(key, round);
     }
 
     /// Schedules the subscribers of topics whose notification is due.
     fn notify_due(&self, now: Instant, round: &mut Round<D>) {
         round.due = None;
-        for topic in self.fan_out.lock().topics.values_mut() {
-            match topic.debounce.on_timer(now) {
-                Notification::Now => round.pending.extend(topic.subscribers.iter().cloned()),
-                Notification::At(due) => round.due = Some(round.due.map_or(due, |other| other.min(due))),
-                Notification::Nothing => {}
-            }
+        let mut fan_out = self.fan_out.lock();
+        for group in fan_out.topics.values_mut().flat_map(Topic::groups_mut) {
+            group.notify_due(now, round);
         }
-    }
-}
-
-impl<D> FanOut<D> {
-    /// Puts an event into the mailboxes of its topics.
-    fn put(&mut self, event: &Arc<SharedEvent<D>>, now: Instant, delivering: bool, round: &mut Round<D>) {
-        let StorageEvent { revision, key, current, previous } = &event.event;
-        let cost = body_bytes(current.as_ref()) + body_bytes(previous.as_ref()) + EVENT_BYTES;
-        for name in topics_of(key) {
-            let Some(topic) = self.topics.get_mut(name) else { continue };
-            let is_small = topic.subscribers.len() <= WAKE_BATCH;
-            let notification = topic.debounce.on_event(topic.subscribers.len(), now, delivering);
-            topic.subscribers.retain(|subscriber| {
-                if *revision <= subscriber.after {
-                    return true;
-                }
-                let put = subscriber.mailbox.put(Arc::clone(event), cost);
-                if notification == Notification::Now && put.is_ok() {
-                    let ready = if is_small { &mut round.ready } else { &mut round.pending };
-                    ready.push(Arc::clone(subscriber));
-                }
-                put.map_err(|backlog| round.closed.push((backlog, Arc::clone(subscriber)))).is_ok()
-            });
-            if let Notification::At(due) = notification {
-                round.due = Some(round.due.map_or(due, |other| other.min(due)));
-            }
-            if topic.subscribers.is_empty() {
-                self.topics.remove(name);
-            }
-        }
-    }
-
-    /// Removes and closes all subscribers. They are closed under the lock, so that none of them reports a later
-    /// position as its progress.
-    fn close_all(&mut self) -> Vec<ClosedSubscriber<D>> {
-        let subscribers = self.topics.drain().flat_map(|(_, topic)| topic.subscribers);
-        subscribers.map(|subscriber| (subscriber.mailbox.close(), subscriber)).collect()
-    }
-
-    /// Removes and closes the subscribers of topics with this prefix.
-    fn close_topics(&mut self, prefix: &str) -> Vec<ClosedSubscriber<D>> {
-        let subscribers = self.topics.extract_if(|topic, _| topic.starts_with(prefix));
-        let subscribers = subscribers.flat_map(|(_, topic)| topic.subscribers);
-        subscribers.map(|subscriber| (subscriber.mailbox.close(), subscriber)).collect()
-    }
-}
-
-/// The actions that remain after dispatching events, to be done without the lock. Reused for its allocations.
-#[derive(Debug)]
-struct Round<D> {
-    /// Subscribers to wake as soon as the lock is released.
-    ready: Vec<Arc<Subscriber<D>>>,
-    /// Subscribers to wake in batches.
-    pending: Vec<Arc<Subscriber<D>>>,
-    closed: Vec<ClosedSubscriber<D>>,
-    /// The time of the next delayed notification.
-    due: Option<Instant>,
-}
-
-impl<D> Default for Round<D> {
-    fn default() -> Self {
-        Self { ready: Vec::new(), pending: Vec::new(), closed: Vec::new(), due: None }
-    }
-}
-
-impl<D> Round<D> {
-    /// Wakes one batch of subscribers.
-    fn notify_some(&mut self) {
-        for subscriber in self.pending.drain(self.pending.len().saturating_sub(WAKE_BATCH)..) {
-            subscriber.mailbox.wake();
-        }
-    }
-}
-
-impl<D> Topic<D> {
-    fn new() -> Self {
-        Self { subscribers: Vec::new(), debounce: Debounce::default() }
     }
 }
 
@@ -378,6 +330,7 @@ impl<D> Drop for Running<D> {
             let mut source = self.0.source.lock();
             let mut fan_out = self.0.fan_out.lock();
             fan_out.running = false;
+            fan_out.indexes.clear();
             (fan_out.close_all(), std::mem::take(&mut *source))
         };
         drop(source);
@@ -444,16 +397,6 @@ async fn watch_from_now(storage: &dyn Storage) -> Result<(Revision, EventStream)
             Err(StorageError::Compacted { .. }) => {}
             answer => return Ok((now, answer?)),
         }
-    }
-}
-
-/// A closed subscriber with its discarded events. It must be woken, and the events dropped, outside of the lock.
-type ClosedSubscriber<D> = (Discarded<Arc<SharedEvent<D>>>, Arc<Subscriber<D>>);
-
-fn wake<D>(closed: impl IntoIterator<Item = ClosedSubscriber<D>>) {
-    for (backlog, subscriber) in closed {
-        drop(backlog);
-        subscriber.mailbox.wake();
     }
 }
 

@@ -24,6 +24,7 @@ use crate::{
     control_plane::{Bound, Settings, warn_if_replaced},
     data_directory::Data,
     encryption::Encryption,
+    feature_gates::FeatureGates,
     request_limits::RequestLimits,
     simulation::SimulationFlags,
     storage::{Etcd, Place},
@@ -73,6 +74,8 @@ pub(crate) struct Options {
     limits: TimeLimits,
     #[command(flatten)]
     requests: RequestLimits,
+    #[command(flatten)]
+    gates: FeatureGates,
     /// Kubernetes version to serve; the controllers use the types of 1.36 with every version
     #[arg(long, value_name = "VERSION", default_value_t)]
     kubernetes_version: KubernetesVersion,
@@ -184,6 +187,7 @@ pub(crate) async fn run(options: Options, flags: BTreeMap<String, String>) -> Re
         storage,
         tokens,
         limits,
+        gates,
         requests,
         kubernetes_version,
         ..
@@ -204,6 +208,7 @@ pub(crate) async fn run(options: Options, flags: BTreeMap<String, String>) -> Re
         tokens,
         limits,
         requests: requests.checked()?,
+        gates,
         encryption: storage.encryption(),
         place: storage.place(),
         hint: HINT,

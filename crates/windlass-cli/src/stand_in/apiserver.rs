@@ -29,6 +29,7 @@ use crate::{
     certificates::CertificateFiles,
     commands::announce,
     descriptions,
+    feature_gates::FeatureGates,
     request_limits::RequestLimits,
     time_limits::{TimeLimits, positive},
 };
@@ -205,6 +206,7 @@ fn server(flags: &Flags, bind: SocketAddr, tasks: &mut JoinSet<()>) -> Result<Se
     builder = TimeLimits::new(duration(flags, "request-timeout")?, duration(flags, "event-ttl")?).apply(builder);
     let (reads, writes) = (flags.parse("max-requests-inflight")?, flags.parse("max-mutating-requests-inflight")?);
     builder = RequestLimits::new(reads, writes, flags.parse("enable-priority-and-fairness")?).checked()?.apply(builder);
+    builder = FeatureGates::lenient(flags.list("feature-gates")).apply(builder);
     let mut names = flags.list("service-account-issuer");
     let mut issuer = names.next().map_or_else(TokenIssuer::default, TokenIssuer::named);
     issuer = names.fold(issuer, TokenIssuer::accepting);

@@ -1,6 +1,7 @@
 mod answers;
 mod apply;
 mod cancellation;
+mod cbor;
 mod protobuf;
 
 use std::time::Duration;

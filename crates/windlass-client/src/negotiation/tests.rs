@@ -1,4 +1,5 @@
-use windlass_api::{ApiResource, Content, GroupVersionKind, ListOptions, Resource, WriteOptions};
+use serde_json::json;
+use windlass_api::{ApiResource, Content, GroupVersionKind, ListOptions, Patch, PatchOptions, Resource, WriteOptions};
 
 use super::*;
 
@@ -37,6 +38,63 @@ fn built_in_kinds_and_metadata_prefer_protobuf() {
     let json = Negotiation::new(ContentType::Json);
     assert!(json.propose(&list(&pods(), Content::Object), &pods(), Verb::List, Encodable::Response).is_none());
     assert!(negotiation.propose(&list(&pods(), Content::Object), &pods(), Verb::Delete, Encodable::Response).is_none());
+}
+
+#[test]
+fn cbor_is_preferred_for_all_kinds_or_for_custom_resources() {
+    let accepted = |content_type, target: &Target, content| {
+        let request = list(target, content);
+        let proposed = Negotiation::new(content_type).propose(&request, target, Verb::List, Encodable::Response);
+        proposed.map(|request| accept(&request).to_owned())
+    };
+    let plain = Some("application/cbor,application/json;q=0.9".to_owned());
+    assert_eq!(accepted(ContentType::Cbor, &pods(), Content::Object), plain);
+    assert_eq!(accepted(ContentType::Cbor, &websites(), Content::Object), plain);
+    let metadata = "application/cbor;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
+        application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+    assert_eq!(accepted(ContentType::Cbor, &websites(), Content::Metadata).unwrap(), metadata);
+    assert_eq!(accepted(ContentType::Cbor, &websites(), Content::Table), None);
+    let both = |target: &Target, content| accepted(ContentType::ProtobufAndCbor, target, content);
+    assert_eq!(both(&websites(), Content::Object), plain);
+    assert!(both(&pods(), Content::Object).unwrap().starts_with(PROTOBUF));
+    assert!(both(&websites(), Content::Metadata).unwrap().starts_with(PROTOBUF));
+}
+
+#[test]
+fn fields_of_newer_servers_are_never_requested_in_protobuf() {
+    let request = list(&pods(), Content::AllFields);
+    let accepted = |content_type| {
+        let proposed = Negotiation::new(content_type).propose(&request, &pods(), Verb::List, Encodable::Neither);
+        proposed.map(|request| accept(&request).to_owned())
+    };
+    assert_eq!(accepted(ContentType::Protobuf), None);
+    assert!(accepted(ContentType::ProtobufAndCbor).unwrap().starts_with(CBOR));
+}
+
+#[test]
+fn bodies_of_creates_updates_and_applies_are_cbor() {
+    let negotiation = Negotiation::new(ContentType::Cbor);
+    let body = r#"{"apiVersion":"example.com/v1","kind":"Website"}"#;
+    let target = websites().named("a");
+    let options = PatchOptions::default();
+    for (request, verb, expected) in [
+        (websites().create(body.into(), &WriteOptions::default()), Verb::Create, Some(CBOR)),
+        (target.update(body.into(), &WriteOptions::default()), Verb::Update, Some(CBOR)),
+        (target.patch(&Patch::Apply(json!({})), body.into(), &options), Verb::Apply, Some(APPLY_CBOR)),
+        (target.patch(&Patch::Merge(json!({})), body.into(), &options), Verb::Patch, None),
+    ] {
+        let request = request.unwrap();
+        let sent = negotiation.propose(&request, &target, verb, Encodable::Response).unwrap();
+        let content_type = &sent.headers()[header::CONTENT_TYPE];
+        match expected {
+            Some(expected) => {
+                assert_eq!(content_type, expected);
+                assert_eq!(windlass_cbor::to_json(sent.body()).unwrap(), body.as_bytes());
+            }
+            None => assert_eq!((content_type, sent.body()), (&request.headers()[header::CONTENT_TYPE], request.body())),
+        }
+        assert_eq!(accept(&sent), "application/cbor,application/json;q=0.9");
+    }
 }
 
 #[test]

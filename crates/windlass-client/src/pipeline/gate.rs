@@ -37,7 +37,7 @@ pub struct Outgoing<'r> {
     pub operation: &'r Operation,
     /// The method.
     pub method: &'r Method,
-    /// The body, in JSON or protobuf. `None` if it is a stream, or empty.
+    /// The body, in JSON, protobuf or CBOR. `None` if it is a stream, or empty.
     pub body: Option<&'r Bytes>,
 }
 
@@ -45,7 +45,11 @@ impl Outgoing<'_> {
     /// Returns the body as a value, whatever its encoding. Returns `None` if there is no body or if it cannot be parsed.
     #[must_use]
     pub fn value(&self) -> Option<Value> {
-        codec::decode(self.body?).ok()
+        let body = self.body?;
+        if windlass_cbor::is_cbor(body) {
+            return codec::decode(&windlass_cbor::to_json(body).ok()?).ok();
+        }
+        codec::decode(body).ok()
     }
 }
 

@@ -9,7 +9,7 @@ use windlass_api::{ObjectExt, ObjectRef, Patch};
 use windlass_envtest::Environment;
 
 use super::Stages;
-use crate::{BuiltIn, Controllers, Pace};
+use crate::{BuiltIn, Controllers, EvictionRates, Pace};
 
 /// Stages of pods with the fields and functions of kwok's general ones: a pod is created, becomes ready, completes if it
 /// belongs to a Job, and is deleted after its finalizer was removed.
@@ -184,6 +184,74 @@ async fn no_pods_are_evicted_while_no_node_is_ready() -> Outcome {
     env.client().patch::<Node>("node-0", fail(Value::Null)).await?;
     env.eventually("node-0", |node: &Node| taints(node).is_empty()).await;
     env.eventually("node-1", |node: &Node| taints(node).contains(&evicts)).await;
+    Ok(env.stop().await?)
+}
+
+/// Creates ready nodes in one zone, without heartbeats, and makes the first ones unready.
+async fn fail_nodes(env: &Environment, all: usize, unready: usize) -> Outcome {
+    let status = |ready: &str| json!({"conditions": [{"type": "Ready", "status": ready}]});
+    for number in 0..all {
+        let labels = json!({"topology.kubernetes.io/zone": "a"});
+        let node = json!({"metadata": {"name": format!("n{number}"), "labels": labels}, "status": status("True")});
+        env.client().create(&serde_json::from_value::<Node>(node)?).await?;
+    }
+    for number in 0..unready {
+        let patch = Patch::Merge(json!({"status": status("False")}));
+        env.client().patch::<Node>(&*format!("n{number}"), patch).subresource("status").await?;
+    }
+    Ok(())
+}
+
+/// Returns the number of nodes whose pods are evicted.
+async fn evicted_nodes(env: &Environment) -> Result<usize, Box<dyn std::error::Error>> {
+    let evicts = "node.kubernetes.io/not-ready:NoExecute".to_owned();
+    let nodes = env.client().list::<Node>().await?;
+    Ok(nodes.items.iter().filter(|node| taints(node).contains(&evicts)).count())
+}
+
+fn only_lifecycle() -> Controllers {
+    Controllers::of([BuiltIn::NodeLifecycle]).node_monitor_grace_period(Duration::from_hours(24))
+}
+
+#[tokio::test(start_paused = true)]
+async fn unready_nodes_of_a_zone_are_evicted_one_after_the_other() -> Outcome {
+    let env = start(only_lifecycle()).await;
+    fail_nodes(&env, 7, 3).await?;
+    let repels = "node.kubernetes.io/not-ready:NoSchedule".to_owned();
+    for name in ["n0", "n1", "n2"] {
+        env.eventually(name, |node: &Node| taints(node).contains(&repels)).await;
+    }
+    let mut evicted = Vec::new();
+    for _ in 0..3 {
+        evicted.push(evicted_nodes(&env).await?);
+        tokio::time::sleep(Duration::from_secs(11)).await;
+    }
+    assert_eq!(evicted, [1, 2, 3]);
+    Ok(env.stop().await?)
+}
+
+#[tokio::test(start_paused = true)]
+async fn evictions_stop_in_a_small_zone_with_many_unready_nodes() -> Outcome {
+    let env = start(only_lifecycle()).await;
+    fail_nodes(&env, 5, 4).await?;
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    // The first node failed while the zone was healthy.
+    assert_eq!(evicted_nodes(&env).await?, 1);
+    let healed = Patch::Merge(json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}));
+    env.client().patch::<Node>("n3", healed.clone()).subresource("status").await?;
+    env.client().patch::<Node>("n2", healed).subresource("status").await?;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(evicted_nodes(&env).await?, 2, "two unready nodes of five are few");
+    Ok(env.stop().await?)
+}
+
+#[tokio::test(start_paused = true)]
+async fn eviction_rates_can_be_set() -> Outcome {
+    let rates = EvictionRates { normal: 0.0, ..EvictionRates::default() };
+    let env = start(only_lifecycle().eviction_rates(rates)).await;
+    fail_nodes(&env, 3, 1).await?;
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    assert_eq!(evicted_nodes(&env).await?, 0);
     Ok(env.stop().await?)
 }
 

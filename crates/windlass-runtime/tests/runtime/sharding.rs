@@ -290,7 +290,12 @@ async fn partitioned_replica_stops_at_deadline_and_rejoins() {
 #[tokio::test(start_paused = true)]
 async fn sharded_write_without_precondition_is_rejected() {
     let outcomes: Arc<Mutex<Vec<String>>> = Arc::default();
-    let cases = [(false, ContentType::Json), (false, ContentType::Protobuf), (true, ContentType::Json)];
+    let cases = [
+        (false, ContentType::Json),
+        (false, ContentType::Protobuf),
+        (false, ContentType::Cbor),
+        (true, ContentType::Json),
+    ];
     for (allowed, content_type) in cases {
         let stage = Stage::new();
         let mut sharding = Stage::sharding("a");

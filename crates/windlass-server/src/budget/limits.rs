@@ -17,9 +17,9 @@ pub struct Limits {
     /// The maximum number of concurrent streams of an HTTP/2 connection. Defaults to 1,000: a client has a watch for
     /// each kind, and many clients can share a connection.
     pub streams: u32,
-    /// The bytes of unread responses and unfinished requests that one connection may hold. Above the limit, further
-    /// requests of the connection wait until the client has read, and get 429 after five seconds. A single response may
-    /// always be larger. Defaults to 32 MiB.
+    /// The bytes of unread responses, unsent initial states of watches and unfinished requests that one connection may
+    /// hold. Above the limit, further requests of the connection wait until the client has read, and get 429 after five
+    /// seconds. A single response may always be larger. Defaults to 32 MiB.
     pub connection_bytes: usize,
     /// The same limit for all connections together. Above it, connections that have read nothing for one second are
     /// closed, the largest first. Defaults to 256 MiB.

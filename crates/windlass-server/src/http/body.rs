@@ -14,7 +14,7 @@ use http_body::{Frame, SizeHint};
 use http_body_util::BodyStream;
 use hyper::body::Incoming;
 
-use crate::turns::Class;
+use crate::{budget::HeldBytes, turns::Class};
 
 /// The body of a response, either complete or a stream of frames.
 ///
@@ -25,6 +25,8 @@ pub struct Body {
     inner: Inner,
     /// The bytes that the body keeps in memory until it is dropped.
     held: usize,
+    /// Further bytes, which become fewer while the body is read.
+    initial: Option<HeldBytes>,
     /// The class of the request.
     class: Class,
 }
@@ -55,7 +57,8 @@ impl Body {
     pub(crate) fn whole(bytes: impl Into<Bytes>) -> Self {
         let bytes: Bytes = bytes.into();
         let held = bytes.len();
-        Self { inner: Inner::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())), held, class: Class::default() }
+        let inner = Inner::Whole(Some(bytes).filter(|bytes| !bytes.is_empty()));
+        Self { inner, held, initial: None, class: Class::default() }
     }
 
     /// Creates a complete body from pieces. Its length is not announced.
@@ -71,7 +74,7 @@ impl Body {
 
     /// Creates a body like [`frames`](Self::frames) that ends with an error if the response cannot be completed.
     pub(crate) fn fallible(frames: impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static) -> Self {
-        Self { inner: Inner::Frames(frames.boxed()), held: 0, class: Class::default() }
+        Self { inner: Inner::Frames(frames.boxed()), held: 0, initial: None, class: Class::default() }
     }
 
     /// Creates a body from one that is received from another server. It fails if that one fails.
@@ -89,9 +92,20 @@ impl Body {
         Self { held, ..self }
     }
 
+    /// Sets the bytes that the body keeps in memory until it has sent its first part.
+    #[must_use]
+    pub(crate) fn with_initial(self, initial: Option<HeldBytes>) -> Self {
+        Self { initial, ..self }
+    }
+
     /// Returns the number of bytes that the body keeps in memory until it is dropped.
     pub(crate) fn held_bytes(&self) -> usize {
         self.held
+    }
+
+    /// Returns the bytes that the body keeps in memory until it has sent its first part.
+    pub(crate) fn initial(&self) -> Option<&HeldBytes> {
+        self.initial.as_ref()
     }
 
     /// Sets the class of the request. The computations of the body get their turns by it.
@@ -108,9 +122,10 @@ impl Body {
     /// Runs a future after the last frame, before the body ends. If the body is dropped before, the future is dropped, too.
     #[must_use]
     pub(crate) fn followed_by(self, end: impl Future<Output = ()> + Send + 'static) -> Self {
-        let (held, class) = (self.held, self.class);
+        let (held, initial, class) = (self.held, self.initial.clone(), self.class);
         let end = futures::stream::once(end).filter_map(|()| std::future::ready(None));
-        Self::fallible(self.into_frames(usize::MAX).chain(end)).with_held_bytes(held).of_class(class)
+        let frames = self.into_frames(usize::MAX).chain(end);
+        Self::fallible(frames).with_held_bytes(held).with_initial(initial).of_class(class)
     }
 
     /// Converts the body into a stream of frames. A complete body is cut into frames of at most `length` bytes.

@@ -3,20 +3,40 @@
 use http::{HeaderMap, header};
 use windlass_api::{Status, StatusDetails, reason};
 
-use crate::codec::Format;
+use crate::codec::{Format, Offer};
 use crate::kubernetes::KubernetesVersion::{self, V1_34};
 use crate::request::Query;
 
 const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const CBOR: &str = windlass_cbor::MEDIA_TYPE;
 const JSON_WATCH: &str = "application/json;stream=watch";
 const PROTOBUF_WATCH: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
+const CBOR_WATCH: &str = "application/cbor;stream=watch";
+
 /// The media types offered for objects, in kube-apiserver's order.
-const OFFERED: [&str; 3] = [JSON, YAML, PROTOBUF];
-const OFFERED_LISTS: [&str; 5] = [JSON, YAML, PROTOBUF, JSON_WATCH, PROTOBUF_WATCH];
-const OFFERED_WATCHES: [&str; 2] = [JSON_WATCH, PROTOBUF_WATCH];
+const fn offered(offer: Offer) -> &'static [&'static str] {
+    match offer {
+        Offer::Stable => &[JSON, YAML, PROTOBUF],
+        Offer::WithCbor => &[JSON, YAML, PROTOBUF, CBOR],
+    }
+}
+
+const fn offered_lists(offer: Offer) -> &'static [&'static str] {
+    match offer {
+        Offer::Stable => &[JSON, YAML, PROTOBUF, JSON_WATCH, PROTOBUF_WATCH],
+        Offer::WithCbor => &[JSON, YAML, PROTOBUF, CBOR, JSON_WATCH, PROTOBUF_WATCH, CBOR_WATCH],
+    }
+}
+
+const fn offered_watches(offer: Offer) -> &'static [&'static str] {
+    match offer {
+        Offer::Stable => &[JSON_WATCH, PROTOBUF_WATCH],
+        Offer::WithCbor => &[JSON_WATCH, PROTOBUF_WATCH, CBOR_WATCH],
+    }
+}
 
 /// The encoding of a response body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +47,8 @@ pub(crate) enum Encoding {
     Yaml,
     /// For Go types only.
     Protobuf,
+    /// Only if the server offers it.
+    Cbor,
 }
 
 /// The version of `meta.k8s.io` that the client requests for a view.
@@ -91,6 +113,7 @@ impl Encoding {
             Self::Json | Self::PrettyJson => JSON,
             Self::Yaml => YAML,
             Self::Protobuf => PROTOBUF,
+            Self::Cbor => CBOR,
         }
     }
 
@@ -98,6 +121,7 @@ impl Encoding {
     pub(crate) const fn stream_type(self) -> &'static str {
         match self {
             Self::Protobuf => PROTOBUF_WATCH,
+            Self::Cbor => windlass_cbor::SEQUENCE_MEDIA_TYPE,
             _ => self.media_type(),
         }
     }
@@ -114,35 +138,41 @@ impl MetaVersion {
 }
 
 /// Negotiates the form of a response with objects.
-pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, endpoint: Endpoint) -> Result<Representation, Status> {
+pub(crate) fn negotiate(
+    headers: &HeaderMap,
+    query: &Query,
+    endpoint: Endpoint,
+    offer: Offer,
+) -> Result<Representation, Status> {
     let accept = accept(headers);
-    route_accepts(accept, endpoint)?;
+    route_accepts(accept, endpoint, offer)?;
     let pretty = wants_pretty(headers, query);
     clauses(accept)
         .iter()
-        .find_map(|clause| clause.representation(pretty, endpoint))
-        .ok_or_else(|| Status::not_acceptable(&OFFERED))
+        .find_map(|clause| clause.representation(pretty, endpoint, offer))
+        .ok_or_else(|| Status::not_acceptable(offered(offer)))
 }
 
-/// Negotiates the form of a watch: compact JSON or protobuf, with any view of the objects.
+/// Negotiates the form of a watch: compact JSON, protobuf or CBOR, with any view of the objects.
 pub(crate) fn negotiate_watch(
     headers: &HeaderMap,
     query: &Query,
     endpoint: Endpoint,
+    offer: Offer,
 ) -> Result<Representation, Status> {
-    let Representation { encoding, view } = negotiate(headers, query, endpoint)?;
+    let Representation { encoding, view } = negotiate(headers, query, endpoint, offer)?;
     match encoding {
         Encoding::Json | Encoding::PrettyJson => Ok(Representation { encoding: Encoding::Json, view }),
-        Encoding::Protobuf => Ok(Representation { encoding, view }),
-        Encoding::Yaml => Err(Status::not_acceptable(&OFFERED_WATCHES)),
+        Encoding::Protobuf | Encoding::Cbor => Ok(Representation { encoding, view }),
+        Encoding::Yaml => Err(Status::not_acceptable(offered_watches(offer))),
     }
 }
 
 /// Negotiates the form of an error. Never fails.
-pub(crate) fn negotiate_error(headers: &HeaderMap, query: &Query) -> ErrorEncoding {
+pub(crate) fn negotiate_error(headers: &HeaderMap, query: &Query, offer: Offer) -> ErrorEncoding {
     let pretty = wants_pretty(headers, query);
     // A status is a Go type for every endpoint.
-    let whole = |clause: &Clause<'_>| match clause.representation(pretty, Endpoint::Object) {
+    let whole = |clause: &Clause<'_>| match clause.representation(pretty, Endpoint::Object, offer) {
         Some(Representation { encoding, view: View::Whole }) => Some(encoding),
         _ => None,
     };
@@ -193,13 +223,14 @@ pub(crate) fn accepts_only_json(headers: &HeaderMap) -> Result<(), Status> {
 }
 
 /// Returns the format of a request body from its Content-Type. Defaults to JSON.
-pub(crate) fn body_format(headers: &HeaderMap) -> Result<Format, Status> {
+pub(crate) fn body_format(headers: &HeaderMap, offer: Offer) -> Result<Format, Status> {
     let sent = content_type(headers);
     match sent {
         "" | JSON => Ok(Format::Json),
         YAML => Ok(Format::Yaml),
         PROTOBUF => Ok(Format::Protobuf),
-        _ => Err(Status::unsupported_media_type(&OFFERED)),
+        CBOR if offer == Offer::WithCbor => Ok(Format::Cbor),
+        _ => Err(Status::unsupported_media_type(offered(offer))),
     }
 }
 
@@ -241,10 +272,10 @@ fn accept(headers: &HeaderMap) -> &str {
 }
 
 /// Checks the Accept header as kube-apiserver's router does: exact types or `*/*`, ignoring parameters.
-pub(crate) fn route_accepts(accept: &str, endpoint: Endpoint) -> Result<(), Status> {
+pub(crate) fn route_accepts(accept: &str, endpoint: Endpoint, offer: Offer) -> Result<(), Status> {
     let offered: &[&str] = match endpoint {
-        Endpoint::Object | Endpoint::Unprinted => &OFFERED,
-        Endpoint::Collection => &OFFERED_LISTS,
+        Endpoint::Object | Endpoint::Unprinted => offered(offer),
+        Endpoint::Collection => offered_lists(offer),
         Endpoint::Custom => return Ok(()),
     };
     accepts_one_of(accept, offered)
@@ -309,11 +340,12 @@ impl<'h> Clause<'h> {
     }
 
     /// Returns the representation for this clause, if it is supported.
-    fn representation(&self, pretty: bool, endpoint: Endpoint) -> Option<Representation> {
+    fn representation(&self, pretty: bool, endpoint: Endpoint, offer: Offer) -> Option<Representation> {
         let encoding = match (self.main, self.sub) {
             ("*", "*") | ("application", "json" | "*") => Encoding::Json,
             ("application", "yaml") => Encoding::Yaml,
             ("application", "vnd.kubernetes.protobuf") => Encoding::Protobuf,
+            ("application", "cbor") if offer == Offer::WithCbor => Encoding::Cbor,
             _ => return None,
         };
         let (mut kind, mut group, mut version, mut pretty) = ("", "", "", pretty);
@@ -353,6 +385,8 @@ impl<'h> Clause<'h> {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     fn headers(accept: &str) -> HeaderMap {
@@ -364,7 +398,7 @@ mod tests {
     }
 
     fn agreed(accept: &str, endpoint: Endpoint) -> Result<(Encoding, View), String> {
-        negotiate(&headers(accept), &Query::default(), endpoint)
+        negotiate(&headers(accept), &Query::default(), endpoint, Offer::Stable)
             .map(|agreed| (agreed.encoding, agreed.view))
             .map_err(|status| status.message)
     }
@@ -431,7 +465,7 @@ mod tests {
         let mut curl = headers("");
         curl.insert(header::USER_AGENT, "curl/8".parse().unwrap());
         let encoding = |headers: &HeaderMap, query: &str| {
-            negotiate(headers, &Query::parse(query), Endpoint::Object).unwrap().encoding
+            negotiate(headers, &Query::parse(query), Endpoint::Object, Offer::Stable).unwrap().encoding
         };
         assert_eq!(encoding(&curl, ""), Encoding::PrettyJson);
         assert_eq!(encoding(&curl, "pretty=0"), Encoding::Json);
@@ -441,7 +475,7 @@ mod tests {
 
     #[test]
     fn errors_are_encoded_for_any_accept_header() {
-        let error = |accept: &str| negotiate_error(&headers(accept), &Query::default());
+        let error = |accept: &str| negotiate_error(&headers(accept), &Query::default(), Offer::Stable);
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
         assert_eq!(error("text/html"), ErrorEncoding::Forced);
         assert_eq!(error(table), ErrorEncoding::Forced);
@@ -452,7 +486,8 @@ mod tests {
 
     #[test]
     fn watch_is_json_or_protobuf() {
-        let watch = |accept: &str| negotiate_watch(&headers(accept), &Query::default(), Endpoint::Collection);
+        let watch =
+            |accept: &str| negotiate_watch(&headers(accept), &Query::default(), Endpoint::Collection, Offer::Stable);
         let encoding = |accept: &str| watch(accept).unwrap().encoding;
         assert_eq!(encoding("application/json;stream=watch;pretty=1"), Encoding::Json);
         assert_eq!(encoding("application/vnd.kubernetes.protobuf;stream=watch"), Encoding::Protobuf);
@@ -467,12 +502,39 @@ mod tests {
         let format = |sent: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::CONTENT_TYPE, sent.parse().unwrap());
-            body_format(&headers).map_err(|status| status.code)
+            body_format(&headers, Offer::Stable).map_err(|status| status.code)
         };
-        assert_eq!(body_format(&HeaderMap::new()).unwrap(), Format::Json);
+        assert_eq!(body_format(&HeaderMap::new(), Offer::Stable).unwrap(), Format::Json);
         assert_eq!(format("application/json; charset=utf-8"), Ok(Format::Json));
         assert_eq!(format("application/yaml"), Ok(Format::Yaml));
         assert_eq!(format("application/vnd.kubernetes.protobuf"), Ok(Format::Protobuf));
         assert_eq!(format("text/plain"), Err(415));
+    }
+
+    #[test]
+    fn cbor_is_negotiated_only_if_it_is_offered() {
+        let cbor = "application/json;q=0.9,application/cbor;q=1";
+        let agreed = |accept: &str, offer| {
+            let agreed = negotiate(&headers(accept), &Query::default(), Endpoint::Custom, offer);
+            agreed.map(|agreed| agreed.encoding).map_err(|status| status.message)
+        };
+        assert_eq!(agreed(cbor, Offer::Stable), Ok(Encoding::Json));
+        assert_eq!(agreed(cbor, Offer::WithCbor), Ok(Encoding::Cbor));
+        assert_eq!(agreed("*/*", Offer::WithCbor), Ok(Encoding::Json));
+        assert!(agreed("application/cbor", Offer::Stable).unwrap_err().ends_with("vnd.kubernetes.protobuf"));
+        assert!(agreed("text/html", Offer::WithCbor).unwrap_err().ends_with("protobuf, application/cbor"));
+
+        let watch = |accept: &str, offer| negotiate_watch(&headers(accept), &Query::default(), Endpoint::Custom, offer);
+        let encoding = watch("application/cbor", Offer::WithCbor).unwrap().encoding;
+        assert_eq!(encoding.stream_type(), "application/cbor-seq");
+        assert_eq!(watch("application/cbor", Offer::Stable).unwrap_err().code, 406);
+
+        let mut sent = HeaderMap::new();
+        sent.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/cbor"));
+        assert_eq!(body_format(&sent, Offer::WithCbor), Ok(Format::Cbor));
+        assert_eq!(body_format(&sent, Offer::Stable).unwrap_err().code, 415);
+        let error = |offer| negotiate_error(&headers("application/cbor"), &Query::default(), offer);
+        assert_eq!(error(Offer::WithCbor), ErrorEncoding::As(Encoding::Cbor));
+        assert_eq!(error(Offer::Stable), ErrorEncoding::Forced);
     }
 }

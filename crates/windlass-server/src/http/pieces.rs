@@ -1,11 +1,12 @@
 //! Long lists, rendered piece by piece.
 
 use bytes::Bytes;
-use futures::{StreamExt as _, stream};
+use futures::{Stream, StreamExt as _, stream};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::task;
 use windlass_api::Status;
+use windlass_cbor::{SELF_DESCRIBED, append_json, append_list, append_map, append_text};
 
 use super::{
     body::{Body, BodyError},
@@ -29,6 +30,9 @@ const PIECE_OBJECTS: usize = 256 << 10;
 /// The number of pieces that are copied before other requests may run.
 const COPIED: usize = 4;
 
+/// The number of bytes of a list in protobuf that are kept until they are sent.
+const KEPT: usize = 16 << 20;
+
 /// The end of a table; the rows are its last field.
 const END_OF_TABLE: &[u8] = b"]}";
 
@@ -44,6 +48,7 @@ pub(super) struct Frame {
 enum Form {
     Json,
     Yaml,
+    Cbor,
 }
 
 impl Frame {
@@ -77,6 +82,21 @@ impl Frame {
         let head = to_yaml(&json!({"apiVersion": api_version})) + "items:\n";
         let tail = to_yaml(&json!({"kind": kind, "metadata": metadata}));
         Self { form: Form::Yaml, head: head.into(), tail: tail.into() }
+    }
+
+    /// Creates the frame of a list of this length in CBOR.
+    pub(super) fn of_cbor(kind: &str, api_version: &str, metadata: &Value, length: usize) -> Result<Self, Status> {
+        let mut head = SELF_DESCRIBED.to_vec();
+        append_map(4, &mut head);
+        for (key, text) in [("kind", kind), ("apiVersion", api_version)] {
+            append_text(key, &mut head);
+            append_text(text, &mut head);
+        }
+        append_text("metadata", &mut head);
+        append_json(&json::encode(metadata), &mut head).map_err(Status::internal)?;
+        append_text("items", &mut head);
+        append_list(length, &mut head);
+        Ok(Self { form: Form::Cbor, head, tail: Vec::new() })
     }
 
     /// Creates the frame of a table from a table without rows.
@@ -117,9 +137,9 @@ impl<R: Fn(&Item, &mut Vec<u8>) + Send + 'static> Pieces<R> {
         Self { indenter: is_indented.then(Indenter::default), ..self }
     }
 
-    /// Reports whether the frame is in YAML.
-    pub(super) fn is_yaml(&self) -> bool {
-        self.frame.form == Form::Yaml
+    /// Reports whether the frame is in JSON.
+    pub(super) fn is_json(&self) -> bool {
+        self.frame.form == Form::Json
     }
 
     /// Returns a body that is rendered while it is sent: on the threads for long computations, or, if the items are only
@@ -196,6 +216,14 @@ impl<R: Fn(&Item, &mut Vec<u8>)> Iterator for Pieces<R> {
                     }
                     (self.render)(&item, &mut out);
                 }
+                Form::Cbor => {
+                    let mut json = Vec::with_capacity(item.encoded.len_hint());
+                    (self.render)(&item, &mut json);
+                    if let Err(error) = append_json(&json, &mut out) {
+                        self.state = State::Done;
+                        return Some(Err(Status::internal(error)));
+                    }
+                }
                 Form::Yaml => {
                     let mut json = Vec::with_capacity(item.encoded.len_hint());
                     (self.render)(&item, &mut json);
@@ -212,25 +240,53 @@ impl<R: Fn(&Item, &mut Vec<u8>)> Iterator for Pieces<R> {
     }
 }
 
-/// A list in protobuf. The encoding starts with the length, so all of it is encoded before the first piece is sent.
+/// A list in protobuf. The encoding starts with the length, so all of it is encoded before the first piece is sent. Only
+/// the first [`KEPT`] bytes are kept. The other items are encoded again while they are sent.
 pub(super) struct ProtobufPieces {
     head: Value,
+    encoder: ProtobufItems,
+    /// The items that are not encoded yet.
+    items: std::vec::IntoIter<ListItem>,
+    /// `true` if only the list keeps the items in memory.
+    is_loaded: bool,
+    /// The maximum of `length` up to which encoded items are kept.
+    kept: usize,
+    pieces: Vec<Bytes>,
+    last: Vec<u8>,
+    /// The bytes of `pieces` and of `again`.
+    length: usize,
+    /// The items that must be encoded again.
+    again: Vec<ListItem>,
+}
+
+/// The encoder of the items of a list.
+#[derive(Clone, Copy)]
+struct ProtobufItems {
     kind: ProtobufList,
     /// The version of the metadata in a partial list.
     version: Option<MetaVersion>,
-    /// The items that are not encoded yet.
+}
+
+/// The end of a list in protobuf, which is encoded while it is sent.
+struct ProtobufRest {
+    encoder: ProtobufItems,
     items: std::vec::IntoIter<ListItem>,
-    pieces: Vec<Bytes>,
-    last: Vec<u8>,
-    length: usize,
+    /// The announced number of bytes that are not encoded yet.
+    left: usize,
+    end: &'static [u8],
 }
 
 impl ProtobufPieces {
     /// Begins a list with this head. Returns `None` if it has no protobuf message.
-    pub(super) fn new(head: Value, version: Option<MetaVersion>, items: Vec<ListItem>) -> Option<Self> {
-        let kind = ProtobufList::of(&head)?;
-        let items = items.into_iter();
-        Some(Self { head, kind, version, items, pieces: Vec::new(), last: Vec::new(), length: 0 })
+    pub(super) fn new(
+        head: Value,
+        version: Option<MetaVersion>,
+        items: Vec<ListItem>,
+        is_loaded: bool,
+    ) -> Option<Self> {
+        let encoder = ProtobufItems { kind: ProtobufList::of(&head)?, version };
+        let (pieces, last, again) = (Vec::new(), Vec::new(), Vec::new());
+        Some(Self { head, encoder, items: items.into_iter(), is_loaded, kept: KEPT, pieces, last, length: 0, again })
     }
 
     /// Reports whether all items are encoded.
@@ -245,12 +301,12 @@ impl ProtobufPieces {
             && let Some(item) = self.items.next()
         {
             read += item.len_hint();
-            let mut value = item.get()?.value();
-            if let Some(version) = self.version {
-                value = partial(value, version);
-            }
-            self.kind.push(&value, &mut self.last);
-            if self.last.len() >= PIECE {
+            self.encoder.push(&item, &mut self.last)?;
+            if self.length >= self.kept {
+                self.length += self.last.len();
+                self.last.clear();
+                self.again.push(item);
+            } else if self.last.len() >= PIECE {
                 self.length += self.last.len();
                 self.pieces.push(Bytes::from(std::mem::take(&mut self.last)));
             }
@@ -262,11 +318,66 @@ impl ProtobufPieces {
     pub(super) fn finish(mut self) -> Result<Response<Body>, Status> {
         self.push(usize::MAX)?;
         let length = self.length + self.last.len();
-        let (first, end) = self.kind.frame(&self.head, length);
-        self.last.extend_from_slice(end);
-        let pieces = std::iter::once(Bytes::from(first)).chain(self.pieces);
-        let body = Body::pieces(pieces.chain(std::iter::once(Bytes::from(self.last))).collect());
+        let (first, end) = self.encoder.kind.frame(&self.head, length);
+        let kept: usize = self.pieces.iter().map(Bytes::len).sum();
+        let mut pieces = self.pieces;
+        pieces.insert(0, Bytes::from(first));
+        let body = if self.again.is_empty() {
+            self.last.extend_from_slice(end);
+            pieces.push(Bytes::from(self.last));
+            Body::pieces(pieces)
+        } else {
+            let loaded: usize = if self.is_loaded { self.again.iter().map(ListItem::len_hint).sum() } else { 0 };
+            let held = kept + loaded + size_of_val(&*self.again);
+            let left = self.length - kept;
+            let rest = ProtobufRest { encoder: self.encoder, items: self.again.into_iter(), left, end };
+            let pieces = stream::iter(pieces.into_iter().map(Ok));
+            Body::fallible(pieces.chain(rest.into_stream())).with_held_bytes(held)
+        };
         Ok(respond(StatusCode::OK, HeaderValue::from_static(Encoding::Protobuf.media_type()), body))
+    }
+}
+
+impl ProtobufItems {
+    /// Appends an item.
+    fn push(self, item: &ListItem, out: &mut Vec<u8>) -> Result<(), Status> {
+        let mut value = item.get()?.value();
+        if let Some(version) = self.version {
+            value = partial(value, version);
+        }
+        self.kind.push(&value, out);
+        Ok(())
+    }
+}
+
+impl ProtobufRest {
+    /// Returns the pieces, each encoded on the threads for long computations when it is requested.
+    fn into_stream(self) -> impl Stream<Item = Result<Bytes, BodyError>> + Send {
+        stream::try_unfold(Some(self), |rest| async {
+            let Some(rest) = rest else { return Ok(None) };
+            let next = offload(move || rest.next()).await.map_err(BodyError::new)?;
+            next.map(Some).map_err(BodyError::new)
+        })
+    }
+
+    /// Encodes the next piece. Returns `None` instead of the rest after the last one.
+    fn next(mut self) -> Result<(Bytes, Option<Self>), Status> {
+        let (mut out, mut read) = (Vec::with_capacity(PIECE + PIECE / 8), 0);
+        while out.len() < PIECE
+            && read < PIECE_OBJECTS
+            && let Some(item) = self.items.next()
+        {
+            read += item.len_hint();
+            self.encoder.push(&item, &mut out)?;
+        }
+        let is_last = self.items.as_slice().is_empty();
+        let left = self.left.checked_sub(out.len()).filter(|left| *left == 0 || !is_last);
+        self.left = left.ok_or_else(|| Status::internal("the second encoding of a list has another length"))?;
+        if is_last {
+            out.extend_from_slice(self.end);
+            return Ok((out.into(), None));
+        }
+        Ok((out.into(), Some(self)))
     }
 }
 
@@ -276,7 +387,47 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     use super::*;
-    use crate::offload::all_turns;
+    use crate::{encoded::Encoded, offload::all_turns, storage::Revision};
+
+    fn config_map(number: usize) -> ListItem {
+        let data = json!({"text": "x".repeat(1000 + number)});
+        let object =
+            json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": format!("c{number}")}, "data": data});
+        Item { encoded: Encoded::new(&object, Style::BuiltIn), revision: Revision(7) }.into()
+    }
+
+    fn protobuf(count: usize, kept: usize) -> Body {
+        let head = json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}});
+        let items = (0..count).map(config_map).collect();
+        let mut pieces = ProtobufPieces { kept, ..ProtobufPieces::new(head, None, items, false).unwrap() };
+        pieces.push(10_000).unwrap();
+        pieces.finish().unwrap().into_body()
+    }
+
+    #[tokio::test]
+    async fn long_list_in_protobuf_is_kept_in_part_and_sent_as_a_whole() {
+        for count in [1, 60, 300, 1000] {
+            let whole = protobuf(count, usize::MAX).collect().await.unwrap().to_bytes();
+            assert!(whole.starts_with(b"k8s\0") && whole.len() > count * 1000);
+            for kept in [0, 1, 100_000, 300_000] {
+                let body = protobuf(count, kept);
+                let held = body.held_bytes();
+                assert!(held < kept + 2 * PIECE + count * 200, "{held} bytes of {}", whole.len());
+                assert!(body.collect().await.unwrap().to_bytes() == whole, "{count} items, {kept} bytes");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn list_in_protobuf_fails_if_its_length_changes() {
+        let head = json!({"kind": "ConfigMapList", "apiVersion": "v1"});
+        let encoder = ProtobufItems { kind: ProtobufList::of(&head).unwrap(), version: None };
+        for left in [10, 10_000] {
+            let rest = ProtobufRest { encoder, items: vec![config_map(1)].into_iter(), left, end: b"" };
+            let error = rest.into_stream().boxed().next().await.unwrap().unwrap_err();
+            assert!(error.to_string().ends_with("the second encoding of a list has another length"), "{error}");
+        }
+    }
 
     #[tokio::test]
     async fn body_fails_if_the_runtime_of_its_rendering_ends() {

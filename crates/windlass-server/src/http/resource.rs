@@ -21,10 +21,11 @@ use super::{
 };
 use crate::request::ResourcePath;
 use crate::{
+    codec::{Offer, from_cbor},
     connect::{Connection, EmptyResponse},
     kubernetes::KubernetesVersion,
     metrics::{Meter, RequestLabels, Scope, Verb},
-    offload::{LARGE, offload_future},
+    offload::{LARGE, offload, offload_future},
     registry::{
         self, DeleteParams, GetParams, PatchType, Registry, ResponseBody, ScopeSize, WebhookCalls, WriteParams, Written,
     },
@@ -35,6 +36,9 @@ use crate::{
     trace_context::TraceContext,
     turns::Class,
 };
+
+/// The media type of a patch for server-side apply in CBOR.
+const APPLY_CBOR: &str = windlass_cbor::APPLY_MEDIA_TYPE;
 
 /// The time limit of a write of one object, as in kube-apiserver. It begins when the body was received.
 const WRITE_LIMIT: Duration = Duration::from_secs(34);
@@ -133,7 +137,7 @@ fn request_labels<'r>(
         Operation::Watch => Verb::Watch,
         Operation::Create => Verb::Post,
         Operation::Update => Verb::Put,
-        Operation::Patch if media::content_type(&exchange.headers) == PatchKind::Apply.media_type() => Verb::Apply,
+        Operation::Patch if is_apply(media::content_type(&exchange.headers)) => Verb::Apply,
         Operation::Patch => Verb::Patch,
         Operation::Delete | Operation::DeleteCollection => Verb::Delete,
     };
@@ -217,7 +221,7 @@ impl Request<'_> {
     async fn watch(self, name: &str) -> Result<Response<Body>, Failure> {
         let Exchange { headers, query, .. } = self.exchange;
         let params = watch_params(query, name)?;
-        let representation = media::negotiate_watch(headers, query, self.endpoint)?;
+        let representation = media::negotiate_watch(headers, query, self.endpoint, self.server.offer)?;
         let include = self.include(representation.view)?;
         self.warn_if_deprecated();
         let session = self.registry.watch(&self.target, params).await?;
@@ -226,9 +230,10 @@ impl Request<'_> {
         let descriptions = self.server.descriptions().clone();
         let rendering = watch::Rendering { representation, include, descriptions, clock };
         let counted = self.server.flow_control().watches().register(&self.exchange.info, query);
+        let initial = session.initial_bytes();
         let frames = watch::frames(session, rendering, stopping, watching, counted);
         let content_type = HeaderValue::from_static(representation.encoding.stream_type());
-        Ok(respond::respond(StatusCode::OK, content_type, Body::frames(frames)))
+        Ok(respond::respond(StatusCode::OK, content_type, Body::frames(frames).with_initial(initial)))
     }
 
     async fn create(self, body: RequestBody) -> Result<Response<Body>, Failure> {
@@ -262,7 +267,10 @@ impl Request<'_> {
     async fn patch(self, body: RequestBody) -> Result<Response<Body>, Failure> {
         let kind = self.patch_kind(&body)?;
         let renderer = self.renderer()?;
-        let body = read::read(&self.exchange.headers, body).await?;
+        let mut body = read::read(&self.exchange.headers, body).await?;
+        if media::content_type(&self.exchange.headers) == APPLY_CBOR {
+            body = json_of_cbor(body).await?;
+        }
         let options = WriteOptions::parse_patch(&self.exchange.query, kind, &self.user_agent(), self.kubernetes())?;
         self.exchange.audit.record_patch(&body, kind == PatchKind::Apply);
         // A small patch of a large object is much work, too.
@@ -348,7 +356,7 @@ impl Request<'_> {
     /// Negotiates the rendering of the response.
     fn renderer(&self) -> Result<Renderer, Failure> {
         let Exchange { headers, query, .. } = self.exchange;
-        let representation = media::negotiate(headers, query, self.endpoint)?;
+        let representation = media::negotiate(headers, query, self.endpoint, self.server.offer)?;
         self.warn_if_deprecated();
         let now = self.registry.clock().now();
         Ok(Renderer {
@@ -380,7 +388,7 @@ impl Request<'_> {
     }
 
     async fn object(&self, body: RequestBody) -> Result<ObjectBody, Failure> {
-        let format = media::body_format(&self.exchange.headers)?;
+        let format = media::body_format(&self.exchange.headers, self.server.offer)?;
         let bytes = read::read(&self.exchange.headers, body).await?;
         Ok(ObjectBody::Encoded { bytes, format })
     }
@@ -402,13 +410,16 @@ impl Request<'_> {
 
     /// Returns the type of the patch in the body.
     fn patch_kind(&self, body: &RequestBody) -> Result<PatchKind, Status> {
-        const FOR_CUSTOM: [&str; 3] =
-            ["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
+        const FOR_CUSTOM: [&str; 4] =
+            ["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml", APPLY_CBOR];
         let sent = media::content_type(&self.exchange.headers);
         let custom = self.endpoint == Endpoint::Custom;
+        let has_cbor = self.server.offer == Offer::WithCbor;
+        let for_custom = &FOR_CUSTOM[..if has_cbor { 4 } else { 3 }];
         match PatchKind::from_media_type(sent) {
+            None if has_cbor && sent == APPLY_CBOR => Ok(PatchKind::Apply),
             Some(kind) if !(custom && kind == PatchKind::Strategic) => Ok(kind),
-            _ if custom => Err(Status::unsupported_media_type(&FOR_CUSTOM)),
+            _ if custom => Err(Status::unsupported_media_type(for_custom)),
             _ => Err(media::unsupported_by_route(self.kubernetes(), !body.is_end_stream())),
         }
     }
@@ -427,7 +438,7 @@ impl Request<'_> {
         if bytes.is_empty() {
             return Ok(self.with_caller(delete_params(&self.exchange.query, self.kubernetes())?));
         }
-        let format = media::body_format(&self.exchange.headers)?;
+        let format = media::body_format(&self.exchange.headers, self.server.offer)?;
         let options = delete_options::decode(&bytes, format, self.kubernetes())?;
         if self.exchange.audit.wants_request() {
             self.exchange.audit.record_request(delete_options::audited(&options));
@@ -462,13 +473,25 @@ impl Request<'_> {
     fn status(&self, status: &Status, code: StatusCode) -> Response<Body> {
         let (headers, query) = (&self.exchange.headers, &self.exchange.query);
         // A status has no other views than the whole object.
-        let agreed = media::negotiate(headers, query, Endpoint::Object).map(|agreed| agreed.encoding);
-        let encoding = agreed.map_or_else(|_| media::negotiate_error(headers, query), ErrorEncoding::As);
+        let offer = self.server.offer;
+        let agreed = media::negotiate(headers, query, Endpoint::Object, offer).map(|agreed| agreed.encoding);
+        let encoding = agreed.map_or_else(|_| media::negotiate_error(headers, query, offer), ErrorEncoding::As);
         self.exchange.audit.record_status(status);
         let mut response = respond::status(status, encoding);
         *response.status_mut() = StatusCode::from_u16(status.code).unwrap_or(code);
         response
     }
+}
+
+/// Reports whether a patch is server-side apply.
+fn is_apply(media_type: &str) -> bool {
+    media_type == PatchKind::Apply.media_type() || media_type == APPLY_CBOR
+}
+
+/// Converts a patch for server-side apply to JSON. A large one is converted outside of the runtime.
+async fn json_of_cbor(body: Bytes) -> Result<Bytes, Status> {
+    let converted = if body.len() < LARGE { from_cbor(&body) } else { offload(move || from_cbor(&body)).await? };
+    converted.map(Bytes::from).map_err(|error| Status::bad_request(format!("error decoding CBOR: {error}")))
 }
 
 /// Returns the number of bytes of a body that a client sent.

@@ -146,7 +146,7 @@ impl Renderer {
         let is_streamed = match (self.representation.encoding, self.representation.view) {
             (Encoding::Json | Encoding::PrettyJson, View::Table(_)) => !table::is_ordered(&self.resource),
             (Encoding::Json | Encoding::PrettyJson, _) => true,
-            (Encoding::Yaml, view) => !matches!(view, View::Table(_)),
+            (Encoding::Yaml | Encoding::Cbor, view) => !matches!(view, View::Table(_)),
             (Encoding::Protobuf, _) => false,
         };
         is_streamed && !self.audit.wants_response()
@@ -190,7 +190,7 @@ impl Renderer {
                         json!({"kind": kind, "apiVersion": version.api_version(), "metadata": metadata, "items": null});
                     return Ok(self.document(StatusCode::OK, json::encode(&none)));
                 }
-                let frame = self.frame(kind, version.api_version(), &metadata, Style::BuiltIn);
+                let frame = self.frame(kind, version.api_version(), &metadata, Style::BuiltIn, list.items.len())?;
                 self.concatenate(frame, list, move |item, out| {
                     if !item.encoded.render_partial(version.api_version(), item.revision, out) {
                         push_json(&partial(item.value(), version), out);
@@ -206,7 +206,7 @@ impl Renderer {
                 let frame = if list.items.is_empty() {
                     Frame::new(kind, &api_version, &metadata, style)
                 } else {
-                    self.frame(kind, &api_version, &metadata, style)
+                    self.frame(kind, &api_version, &metadata, style, list.items.len())?
                 };
                 self.concatenate(frame, list, Item::render_item)
             }
@@ -246,11 +246,19 @@ impl Renderer {
     }
 
     /// Returns the bytes around the items of a list, which is not empty.
-    fn frame(&self, kind: &str, api_version: &str, metadata: &Value, style: Style) -> Frame {
-        if self.representation.encoding == Encoding::Yaml && self.is_streamed() {
-            return Frame::of_yaml(kind, api_version, metadata);
+    fn frame(
+        &self,
+        kind: &str,
+        api_version: &str,
+        metadata: &Value,
+        style: Style,
+        length: usize,
+    ) -> Result<Frame, Status> {
+        match self.representation.encoding {
+            Encoding::Yaml if self.is_streamed() => Ok(Frame::of_yaml(kind, api_version, metadata)),
+            Encoding::Cbor if self.is_streamed() => Frame::of_cbor(kind, api_version, metadata, length),
+            _ => Ok(Frame::new(kind, api_version, metadata, style)),
         }
-        Frame::new(kind, api_version, metadata, style)
     }
 
     /// Returns a response with the items of a list in a frame. `render` appends an item in JSON.
@@ -267,8 +275,8 @@ impl Renderer {
         let held = loaded + size_of_val(&*list.items);
         let pieces = Pieces::new(frame, list.items, render);
         let encoding = self.representation.encoding;
-        // A YAML list without items has no frame of its own.
-        if !self.is_streamed() || encoding == Encoding::Yaml && !pieces.is_yaml() {
+        // A list without items has no frame of another encoding.
+        if !self.is_streamed() || matches!(encoding, Encoding::Yaml | Encoding::Cbor) && pieces.is_json() {
             let mut compact = pieces.into_bytes()?;
             compact.pop();
             return Ok(self.document(StatusCode::OK, compact));
@@ -288,7 +296,8 @@ impl Renderer {
             _ => (&*self.resource.list_kind, self.resource.api_version(), self.resource.shape.style(), None),
         };
         let head = json!({"kind": kind, "apiVersion": api_version, "metadata": list_metadata(&list, style)});
-        let pieces = ProtobufPieces::new(head, version, list.items);
+        let is_loaded = list.is_loaded || self.resource.conversion.is_some();
+        let pieces = ProtobufPieces::new(head, version, list.items, is_loaded);
         pieces.ok_or_else(|| Status::internal("the list has no protobuf message"))
     }
 }
@@ -341,14 +350,15 @@ fn go_type(resource: &ResourceInfo, shown: ResponseKind) -> String {
 
 // === documents, statuses, texts ===
 
-/// Returns a response with a complete document. A document without a protobuf message stays JSON.
+/// Returns a response with a complete document. A document that has no message in protobuf stays JSON.
 pub(super) fn document(code: StatusCode, mut compact: Vec<u8>, encoding: Encoding) -> Response<Body> {
     let tree = || serde_json::from_slice::<Value>(&compact).expect("the server encoded this JSON");
     let (body, encoding) = match encoding {
         Encoding::PrettyJson => (json::indent(&compact), encoding),
         Encoding::Yaml => (to_yaml(&tree()).into_bytes(), encoding),
         Encoding::Protobuf if let Some(message) = to_protobuf(&tree()) => (message, encoding),
-        Encoding::Json | Encoding::Protobuf => {
+        Encoding::Cbor if let Ok(document) = windlass_cbor::from_json(&compact) => (document, encoding),
+        Encoding::Json | Encoding::Protobuf | Encoding::Cbor => {
             compact.push(b'\n');
             (compact, Encoding::Json)
         }

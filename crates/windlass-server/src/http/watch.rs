@@ -12,13 +12,14 @@ use tokio::task;
 use windlass_api::{Clock, EventType, FieldValidation};
 
 use super::{
+    json::encode,
     media::{Encoding, Representation, View},
     respond::Renderer,
 };
 use crate::state::Stopping;
 use crate::{
     audit::AuditContext,
-    codec::{protobuf_frame, to_protobuf},
+    codec::{cbor_frame, protobuf_frame, to_protobuf},
     descriptions::Descriptions,
     encoded::{Style, push_json},
     flow_control::CountedWatch,
@@ -48,7 +49,7 @@ struct Watch {
     _counted: CountedWatch,
 }
 
-/// Returns the frames of a watch: JSON lines, or length-prefixed protobuf messages. Other requests may run after many
+/// Returns the frames of a watch: JSON lines, length-prefixed protobuf messages, or a CBOR sequence. Other requests may run after many
 /// bytes.
 pub(super) fn frames(
     session: WatchSession,
@@ -86,6 +87,7 @@ impl Watch {
             WatchItem::Event(event) if self.rendering.representation.view == View::Whole => {
                 match self.rendering.representation.encoding {
                     Encoding::Protobuf => event.protobuf_frame(),
+                    Encoding::Cbor => event.cbor_frame(),
                     _ => Some(event.frame()),
                 }
             }
@@ -136,6 +138,10 @@ impl Watch {
             return None;
         }
         let mut out = Vec::with_capacity(1024);
+        if encoding == Encoding::Cbor {
+            let is_rendered = event.item.encoded.render_partial(version.api_version(), event.item.revision, &mut out);
+            return is_rendered.then(|| cbor_frame(type_name(event.kind), &out).ok()).flatten().map(Bytes::from);
+        }
         begin_frame(event.kind, &mut out);
         if !event.item.encoded.render_partial(version.api_version(), event.item.revision, &mut out) {
             return None;
@@ -144,10 +150,12 @@ impl Watch {
         Some(out.into())
     }
 
-    /// Returns `None` if the object has no protobuf message. The watch then ends.
+    /// Returns `None` if the object has no encoding of the watch. The watch then ends.
     fn frame(&self, kind: EventType, object: &Value) -> Option<Bytes> {
-        if self.rendering.representation.encoding == Encoding::Protobuf {
-            return Some(protobuf_frame(type_name(kind), &to_protobuf(object)?).into());
+        match self.rendering.representation.encoding {
+            Encoding::Protobuf => return Some(protobuf_frame(type_name(kind), &to_protobuf(object)?).into()),
+            Encoding::Cbor => return cbor_frame(type_name(kind), &encode(object)).ok().map(Bytes::from),
+            Encoding::Json | Encoding::PrettyJson | Encoding::Yaml => {}
         }
         let mut out = Vec::with_capacity(256);
         begin_frame(kind, &mut out);

@@ -327,6 +327,7 @@ pub(super) fn asks_for_reset(bytes: &[u8], format: codec::Format) -> bool {
     let tree = match format {
         codec::Format::Json => serde_json::from_slice(bytes).ok(),
         codec::Format::Yaml => codec::decode_applied(bytes).ok().map(|decoded| decoded.value),
+        codec::Format::Cbor => codec::from_cbor(bytes).ok().and_then(|json| serde_json::from_slice(&json).ok()),
         codec::Format::Protobuf => None,
     };
     tree.is_some_and(|tree: Value| tree.at(&["metadata", "managedFields"]).is_some_and(is_reset))

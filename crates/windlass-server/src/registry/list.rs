@@ -109,20 +109,21 @@ impl Registry {
             query.limit = limit;
             self.range(query).await.map(|(revision, values, remaining)| {
                 let bytes = bytes(&values);
-                Scanned { revision, read: values.len() as u64, bytes, values, remaining }
+                Scanned { revision, read: values.len() as u64, bytes, values, remaining, counts_scope: true }
             })
         } else {
             self.scan(query, &target.resource, &selection, limit).await
         };
-        let Scanned { revision, values, remaining, read, bytes } = scanned.map_err(|error| match (error, start) {
-            (ScanError::Storage(StorageError::Compacted { .. }), Some(start)) => expired_page(start, &prefix),
-            (ScanError::Storage(error), _) => storage_failure(&error),
-            (ScanError::Status(status), _) => status,
-        })?;
+        let Scanned { revision, values, remaining, read, bytes, counts_scope } =
+            scanned.map_err(|error| match (error, start) {
+                (ScanError::Storage(StorageError::Compacted { .. }), Some(start)) => expired_page(start, &prefix),
+                (ScanError::Storage(error), _) => storage_failure(&error),
+                (ScanError::Status(status), _) => status,
+            })?;
         let is_loaded = !self.0.storage.shares_values();
         let mut list =
             ItemList { revision, continue_token: None, remaining: None, items: Vec::new(), is_loaded, scope: None };
-        list.scope = is_whole.then_some(ScopeSize { count: read + remaining, read, bytes });
+        list.scope = (is_whole && counts_scope).then_some(ScopeSize { count: read + remaining, read, bytes });
         if let Some(last) = values.last().filter(|_| remaining > 0) {
             let token = ContinueToken { revision: Some(revision.0), start: format!("{}\0", last.key) };
             list.continue_token = Some(token.encode(&prefix));
@@ -182,7 +183,8 @@ impl Registry {
         Ok((range.revision, range.values, range.remaining))
     }
 
-    /// Reads until `limit` values are selected or all values are read.
+    /// Reads until `limit` values are selected or all values are read. Reads only the values with the selected value of
+    /// the indexed field, if possible.
     async fn scan(
         &self,
         mut query: RangeQuery,
@@ -190,7 +192,17 @@ impl Registry {
         selection: &Selection,
         limit: Option<usize>,
     ) -> Result<Scanned, ScanError> {
-        let mut found = Scanned { revision: Revision(0), values: Vec::new(), remaining: 0, read: 0, bytes: 0 };
+        if query.at.is_none()
+            && query.start.is_none()
+            && let Some((revision, values)) = self.find_indexed(resource, &query.prefix, selection, limit).await?
+        {
+            let selected = Self::selected(resource, selection, &values).await.map_err(ScanError::Status)?;
+            let (read, bytes) = (values.len() as u64, bytes(&values));
+            let values = selected.into_iter().map(|index| values[index].clone()).collect();
+            return Ok(Scanned { revision, values, remaining: 0, read, bytes, counts_scope: false });
+        }
+        let mut found =
+            Scanned { revision: Revision(0), values: Vec::new(), remaining: 0, read: 0, bytes: 0, counts_scope: true };
         let is_key = is_key(&query.prefix);
         // A key may also be a prefix of other keys, which follow it.
         query.limit = if is_key { Some(1) } else { limit.map(|limit| limit.max(SCAN_PAGE)) };
@@ -290,6 +302,8 @@ struct Scanned {
     read: u64,
     /// The bytes of these values, and of others that were read with them.
     bytes: u64,
+    /// `false` if an index has chosen the values that were read.
+    counts_scope: bool,
 }
 
 fn bytes(values: &[CompactValue]) -> u64 {

@@ -37,6 +37,8 @@ pub(crate) struct Derived {
     pub(super) frame: OnceLock<Bytes>,
     /// The event as a protobuf frame; `None` if the object has no protobuf message.
     pub(super) protobuf_frame: OnceLock<Option<Bytes>>,
+    /// The event as an item of a CBOR sequence; `None` if the object cannot be converted.
+    pub(super) cbor_frame: OnceLock<Option<Bytes>>,
     /// The state after the event.
     pub(super) current: OnceLock<Result<Facts, Status>>,
     /// The state before the event.
@@ -62,6 +64,11 @@ impl Facts {
     fn meta(&self) -> &Meta {
         // The server does not store bodies without readable metadata; treats one as an object without labels.
         self.meta.get_or_init(|| self.item.encoded.meta().unwrap_or_else(|_| Meta::new(ObjectKey::new(""))))
+    }
+
+    /// Returns the text at a path, read in place. Returns `None` if the object has to be decoded for that.
+    fn text_at(&self, path: &str) -> Option<&str> {
+        self.item.encoded.text_at(path)
     }
 
     fn value(&self) -> &Value {
@@ -93,6 +100,11 @@ impl Selection {
     /// Reports whether the selection selects all objects.
     pub(crate) fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// Returns the value that the field selector requires in a field.
+    pub(super) fn required_field(&self, label: &str) -> Option<&str> {
+        self.fields.exact(label)
     }
 
     /// Returns the key of the selected object, or the prefix of the selected keys with a trailing slash.
@@ -254,7 +266,10 @@ impl Selection {
                 "metadata.namespace" => {
                     facts.meta().namespace().map_or("", |namespace| &**namespace) == requirement.value
                 }
-                label => resource.strategy.field(facts.value(), label) == requirement.value,
+                label => match resource.strategy.rules().indexed_path(label).and_then(|path| facts.text_at(path)) {
+                    Some(text) => *text == requirement.value,
+                    None => resource.strategy.field(facts.value(), label) == requirement.value,
+                },
             };
             holds == requirement.equal
         })

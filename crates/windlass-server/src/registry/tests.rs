@@ -22,6 +22,7 @@ use crate::{
 mod attacks;
 mod claims;
 mod deletion;
+mod indexed;
 mod kinds;
 mod reading;
 mod watching;
@@ -47,13 +48,18 @@ impl Fixture {
     }
 
     async fn with(storage: Arc<MemoryStorage>, options: RegistryOptions) -> Self {
+        Self::behind(Arc::clone(&storage) as Arc<dyn Storage>, storage, options).await
+    }
+
+    /// Creates a registry over a storage that forwards to another one.
+    async fn behind(front: Arc<dyn Storage>, storage: Arc<MemoryStorage>, options: RegistryOptions) -> Self {
         let now = Arc::new(Mutex::new(START));
         let clock = {
             let now = Arc::clone(&now);
             Clock::from_fn(move || jiff::Timestamp::from_second(*now.lock()).unwrap())
         };
         let (registry, _) = bootstrap::start(
-            Arc::clone(&storage) as Arc<dyn Storage>,
+            front,
             clock,
             Entropy::seeded(1),
             options,

@@ -16,7 +16,8 @@ use super::{
     storage_failure,
 };
 use crate::{
-    codec::{protobuf_frame, to_protobuf},
+    budget::HeldBytes,
+    codec::{cbor_frame, protobuf_frame, to_protobuf},
     storage::{CompactValue, RangeQuery, Revision, StorageError, StoredValue},
     watch_cache::{SharedEvent, Subscription},
 };
@@ -25,6 +26,10 @@ use crate::{
     object::{Errors, Path},
     resource::{Item, ResourceInfo, Target},
 };
+
+mod initial;
+
+use self::initial::Initial;
 
 /// The parameters of a watch.
 #[derive(Clone, Debug, Default)]
@@ -44,8 +49,7 @@ pub(crate) struct WatchParams {
 /// One watch of one client. Dropping it ends the watch; it has no task.
 pub(crate) struct WatchSession {
     interest: Interest,
-    /// The initial state in key order, without the values that have been processed.
-    initial: std::vec::IntoIter<CompactValue>,
+    initial: Initial,
     /// The next events of the initial state.
     ready: VecDeque<WatchEvent>,
     /// The revision of the initial state, until the bookmark after it has been sent; `None` if there is no such
@@ -101,8 +105,6 @@ pub(crate) struct WatchEvent {
     shared: Option<Arc<SharedEvent<Derived>>>,
 }
 
-/// The number of initial objects that are processed and converted at a time.
-const INITIAL_PAGE: usize = 500;
 const BOOKMARK_PERIOD: Duration = Duration::from_mins(1);
 /// The time between the last bookmark and the end of a watch.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
@@ -135,7 +137,7 @@ impl Registry {
         let deadline = now + timeout;
         let mut session = WatchSession {
             interest: Interest { resource: Arc::clone(&target.resource), selection, topic },
-            initial: Vec::new().into_iter(),
+            initial: Initial::default(),
             ready: VecDeque::new(),
             initial_end: None,
             failure: None,
@@ -161,7 +163,9 @@ impl Registry {
                 None => self.0.storage.revision().await.map_err(|error| storage_failure(&error))?,
             }
         };
-        match self.0.watches.subscribe(&session.interest.topic, after).await {
+        let selected = session.interest.selection.indexed(&target.resource);
+        let selected = selected.filter(|_| session.interest.topic.ends_with('/'));
+        match self.0.watches.subscribe_to(&session.interest.topic, selected, after).await {
             Ok(events) => session.events = Some(events),
             Err(StorageError::Compacted { oldest }) => {
                 session.failure = Some(Status::expired(format!("too old resource version: {after} ({oldest})")));
@@ -178,16 +182,15 @@ impl WatchSession {
         if let Some(failure) = self.failure.take() {
             return Some(WatchItem::Error(failure));
         }
-        while self.ready.is_empty() && !self.initial.as_slice().is_empty() {
-            let values = self.initial.as_slice();
-            let values = &values[..values.len().min(INITIAL_PAGE)];
+        while self.ready.is_empty() && !self.initial.page().is_empty() {
+            let values = self.initial.page();
             let count = values.len();
             // The values are removed only after they have been converted, so that the method is cancel-safe.
             match self.interest.initial_events(values).await {
                 Ok(events) => self.ready = events,
                 Err(status) => return Some(self.fail(status)),
             }
-            self.initial.by_ref().take(count).for_each(drop);
+            self.initial.remove(count);
         }
         if let Some(event) = self.ready.pop_front() {
             return Some(WatchItem::Event(event));
@@ -236,17 +239,29 @@ impl WatchSession {
         &self.interest.resource
     }
 
+    /// Returns the bytes that the rest of the initial state occupies. `None` without an initial state.
+    pub(crate) fn initial_bytes(&self) -> Option<HeldBytes> {
+        self.initial.held()
+    }
+
     /// Reads the initial state and returns its revision.
     async fn begin(&mut self, registry: &Registry) -> Result<Revision, Status> {
-        let query = RangeQuery::prefix(self.interest.topic.clone());
-        let range = registry.0.storage.range_compact(query).await.map_err(|error| storage_failure(&error))?;
-        self.initial = range.values.into_iter();
-        self.initial_end = self.bookmarks.then_some(range.revision);
-        Ok(range.revision)
+        let Interest { resource, selection, topic } = &self.interest;
+        let read = async {
+            if let Some(found) = registry.find_indexed(resource, topic, selection, None).await? {
+                return Ok(found);
+            }
+            let range = registry.0.storage.range_compact(RangeQuery::prefix(topic.clone())).await?;
+            Ok((range.revision, range.values))
+        };
+        let (revision, values) = read.await.map_err(|error: StorageError| storage_failure(&error))?;
+        self.initial = Initial::new(values, !registry.0.storage.shares_values());
+        self.initial_end = self.bookmarks.then_some(revision);
+        Ok(revision)
     }
 
     fn fail(&mut self, status: Status) -> WatchItem {
-        self.initial = Vec::new().into_iter();
+        self.initial = Initial::default();
         self.ready.clear();
         self.initial_end = None;
         self.pending = None;
@@ -326,6 +341,19 @@ impl WatchEvent {
         };
         match &self.shared {
             Some(shared) => shared.derived.protobuf_frame.get_or_init(encode).clone(),
+            None => encode(),
+        }
+    }
+
+    /// Returns the event as an item of a CBOR sequence, also encoded once. Returns `None` if the object cannot be converted.
+    pub(crate) fn cbor_frame(&self) -> Option<Bytes> {
+        let encode = || {
+            let mut json = Vec::with_capacity(self.item.encoded.len_hint());
+            self.item.render(&mut json);
+            cbor_frame(type_name(self.kind), &json).ok().map(Bytes::from)
+        };
+        match &self.shared {
+            Some(shared) => shared.derived.cbor_frame.get_or_init(encode).clone(),
             None => encode(),
         }
     }

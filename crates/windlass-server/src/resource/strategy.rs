@@ -198,6 +198,8 @@ pub(crate) struct Rules {
     pub(crate) pod_spec: Option<&'static str>,
     /// The selectable fields besides name and namespace.
     pub(crate) fields: &'static [FieldRule],
+    /// The selectable field by whose value lists and watches are indexed.
+    pub(crate) indexed_field: Option<&'static str>,
     /// `true` if field selectors support the namespace.
     pub(crate) selects_namespace: bool,
     /// The error for other fields in field selectors.
@@ -367,6 +369,7 @@ impl Rules {
         kubernetes: KubernetesVersion::V1_36,
         pod_spec: None,
         fields: &[],
+        indexed_field: None,
         selects_namespace: true,
         unknown_field: UnknownField::Listed,
         cached: true,
@@ -380,10 +383,18 @@ impl Rules {
     /// The rules of most kinds with a status.
     pub(crate) const WITH_STATUS: Self = Self { status: StatusRule::Reset, resets: Resets::STATUS, ..Self::COMMON };
 
+    /// Returns the dotted path of the indexed field with this label.
+    pub(crate) fn indexed_path(&self, label: &str) -> Option<&'static str> {
+        if self.indexed_field == Some(label) { self.path_of(label) } else { None }
+    }
+
+    fn path_of(&self, label: &str) -> Option<&'static str> {
+        self.fields.iter().find(|field| field.label == label).map(|field| field.path)
+    }
+
     /// Returns the value of a selectable field: the text at its path.
     pub(crate) fn field_text<'v>(&self, object: &'v Value, label: &str) -> Cow<'v, str> {
-        let path = self.fields.iter().find(|field| field.label == label).map(|field| field.path);
-        path.map_or(Cow::Borrowed(""), |path| text_at(object, path))
+        self.path_of(label).map_or(Cow::Borrowed(""), |path| text_at(object, path))
     }
 
     /// Brings the errors of an object into the form in which the Kubernetes version reports them.

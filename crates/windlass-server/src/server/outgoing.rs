@@ -11,7 +11,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 use super::{coalesced_body::CoalescedBody, pacing::Pacing};
 use crate::{
-    budget::{Account, Charge, OverBudget},
+    budget::{Account, Charge, HeldBytes, OverBudget},
     http::{Body, BodyError},
 };
 
@@ -29,6 +29,8 @@ pub(super) struct Outgoing {
     account: Arc<Account>,
     /// The charge for the bytes that the body holds. A complete body passes it on with its bytes.
     charge: Option<Charge>,
+    /// The charge for the bytes that the body holds until it has sent its first part, and their current number.
+    initial: Option<(Charge, HeldBytes)>,
     is_whole: bool,
     /// The unsent bytes of the last frame. They are requested before a turn, so that no turn waits for them.
     rest: Bytes,
@@ -42,7 +44,12 @@ impl Outgoing {
             0 => None,
             held => Some(account.try_charge(held)?),
         };
+        let initial = match body.initial() {
+            None => None,
+            Some(held) => Some((account.try_charge(held.get())?, held.clone())),
+        };
         Ok(Self {
+            initial,
             pacing: Pacing::new(account, body.class()),
             is_whole: body.length().is_some(),
             body: CoalescedBody::new(body),
@@ -57,10 +64,19 @@ impl Outgoing {
         Self {
             pacing: Pacing::new(account, body.class()),
             charge: Some(account.charge(body.held_bytes())),
+            initial: None,
             is_whole: body.length().is_some(),
             body: CoalescedBody::new(body),
             account: Arc::clone(account),
             rest: Bytes::new(),
+        }
+    }
+
+    /// Releases the bytes that the body no longer holds.
+    fn release(&mut self) {
+        if let Some((charge, held)) = &mut self.initial {
+            charge.shrink_to(held.get());
+            self.initial.take_if(|(charge, _)| charge.is_empty());
         }
     }
 
@@ -81,7 +97,9 @@ impl HttpBody for Outgoing {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if self.rest.is_empty() {
-            let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
+            let polled = Pin::new(&mut self.body).poll_frame(cx);
+            self.release();
+            let Poll::Ready(frame) = polled else {
                 self.pacing.idle();
                 return Poll::Pending;
             };
@@ -110,7 +128,7 @@ impl HttpBody for Outgoing {
 
 #[cfg(test)]
 mod tests {
-    use futures::FutureExt as _;
+    use futures::{FutureExt as _, StreamExt as _};
     use http_body_util::BodyExt as _;
 
     use super::*;
@@ -167,6 +185,30 @@ mod tests {
         sender.unbounded_send(Bytes::from(vec![0; PIECE])).unwrap();
         let _sending = body.frame().await.unwrap().unwrap();
         assert!(!is_free(), "it has one now");
+    }
+
+    #[tokio::test]
+    async fn initial_bytes_are_released_while_the_body_is_read() {
+        let account = Budget::new(Limits::default()).open();
+        let held = HeldBytes::default();
+        held.set(3 * PIECE);
+        let states = [2 * PIECE, 0].into_iter();
+        let frames = futures::stream::iter(states).map({
+            let held = held.clone();
+            move |bytes| {
+                held.set(bytes);
+                Bytes::from(vec![b'x'; 2 * CHARGED])
+            }
+        });
+        let frames = frames.chain(futures::stream::pending());
+        let mut body = Outgoing::new(Body::frames(frames).with_initial(Some(held)), &account).unwrap();
+        assert_eq!(account.budget().held(), 3 * PIECE);
+        // The second frame is read ahead, to be coalesced with the first one.
+        let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(account.budget().held(), first.len());
+        drop(first);
+        assert!(body.frame().now_or_never().is_none());
+        assert_eq!(account.budget().held(), 0, "a watch that goes on holds nothing");
     }
 
     #[tokio::test]

@@ -27,6 +27,7 @@ use super::{Server, Service};
 use crate::{http::Body, tls::TlsIdentity};
 
 mod aggregation;
+mod cbor;
 mod compact;
 mod delivery;
 mod extensions;

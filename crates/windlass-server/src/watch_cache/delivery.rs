@@ -13,7 +13,7 @@ use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use tokio::time;
 
-use super::{Shared, Subscriber, WAKE_BATCH, WatchCache, topics_of};
+use super::{Shared, Subscriber, WatchCache, fan_out::Topic, topics_of};
 use crate::storage::Revision;
 
 /// The time that a writer waits for all subscribers together. They need about a tenth of a millisecond, and more on a
@@ -68,9 +68,8 @@ impl<D> Shared<D> {
     fn busy_subscribers(&self, key: &str) -> Vec<(Arc<Subscriber<D>>, u64)> {
         let fan_out = self.fan_out.lock();
         let topics = topics_of(key).filter_map(|name| fan_out.topics.get(name));
-        let small_topics = topics.filter(|topic| topic.subscribers.len() <= WAKE_BATCH);
-        let subscribers = small_topics.flat_map(|topic| &topic.subscribers);
-        subscribers
+        topics
+            .flat_map(Topic::few)
             .filter_map(|subscriber| Some((Arc::clone(subscriber), subscriber.mailbox.unfinished_item()?)))
             .collect()
     }

@@ -101,7 +101,10 @@ impl<D: Default> Subscription<D> {
                 && event.revision <= upto
                 && is_under(&event.key, &self.subscriber.topic)
             {
-                return Poll::Ready(Ok(Some(Arc::new(SharedEvent::new(event, completes)))));
+                let event = SharedEvent::new(event, completes);
+                if self.subscriber.selects(&event) {
+                    return Poll::Ready(Ok(Some(Arc::new(event))));
+                }
             }
         }
         Poll::Ready(Ok(None))

@@ -1,3 +1,4 @@
+mod indexed;
 mod progress;
 
 use std::sync::{

@@ -20,6 +20,7 @@ pub(super) const KIND: Kind = Kind {
             FieldRule { label: "spec.podName", path: "spec.podName" },
             FieldRule { label: "spec.nodeName", path: "spec.nodeName" },
         ],
+        indexed_field: Some("spec.nodeName"),
         ..Rules::WITH_STATUS
     },
     default: |request| default_pointer(object_mut(request, "spec"), "maxExpirationSeconds", DAY),

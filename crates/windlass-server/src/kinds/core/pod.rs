@@ -37,6 +37,7 @@ pub(super) const KIND: Kind = Kind {
             FieldRule { label: "status.podIPs", path: "status.podIPs" },
             FieldRule { label: "status.nominatedNodeName", path: "status.nominatedNodeName" },
         ],
+        indexed_field: Some("spec.nodeName"),
         ..Rules::WITH_STATUS
     },
     default: default_pod,

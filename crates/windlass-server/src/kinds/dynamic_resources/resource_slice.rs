@@ -17,6 +17,7 @@ pub(super) const KIND: Kind = Kind {
             FieldRule { label: "spec.nodeName", path: "spec.nodeName" },
             FieldRule { label: "spec.driver", path: "spec.driver" },
         ],
+        indexed_field: Some("spec.nodeName"),
         selects_namespace: false,
         unknown_field: UnknownField::OfVersion,
         ..Rules::COMMON

@@ -225,3 +225,34 @@ async fn lists_that_the_storage_reads_are_charged() {
         }
     }
 }
+
+#[tokio::test]
+async fn initial_state_of_a_watch_is_charged_until_it_is_sent() {
+    for is_in_memory in [true, false] {
+        let storage = MemoryStorage::new();
+        let storage: Arc<dyn Storage> = if is_in_memory { Arc::new(storage) } else { Arc::new(Loading(storage)) };
+        let server = Server::builder().storage(storage).build();
+        large_config_map(&server).await;
+        for (selector, selected) in [("", true), ("&labelSelector=a%3Db", false)] {
+            let watch = request("GET", &format!("{CONFIG_MAPS}?watch=1{selector}")).body(String::new()).unwrap();
+            let mut body = server.service().oneshot(watch).await.unwrap().into_body();
+            let initial = body.initial().unwrap().clone();
+            assert!(initial.get() > 50);
+            assert_eq!(initial.get() > MEBIBYTE, !is_in_memory, "{}", initial.get());
+            if selected {
+                let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
+                assert!(frame.len() > MEBIBYTE);
+            } else {
+                // Nothing is selected, so the watch waits for its first event.
+                let waiting = eventually("all values are read", || initial.get() == 0);
+                tokio::select! {
+                    _ = body.frame() => panic!("nothing is selected"),
+                    () = waiting => {}
+                }
+            }
+            assert_eq!(initial.get(), 0);
+        }
+        let since = request("GET", &format!("{CONFIG_MAPS}?watch=1&resourceVersion=1")).body(String::new()).unwrap();
+        assert!(server.service().oneshot(since).await.unwrap().body().initial().is_none());
+    }
+}

@@ -1,0 +1,182 @@
+//! `windlass explore`: fault exploration of an operator.
+
+use std::{
+    error::Error,
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::{Args, ValueEnum};
+use windlass_api::ErrorChain;
+use windlass_explore::{Exploration, Plan, Results, Scenario, exploration::Progress, report};
+use windlass_runtime::shutdown;
+
+/// The exit code if there are findings.
+const FINDINGS: u8 = 1;
+/// The exit code if the exploration failed. clap uses it for invalid arguments, too.
+const FAILED: u8 = 2;
+
+/// The flags of `windlass explore`.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// File or directory with the CustomResourceDefinitions of the operator; can be repeated
+    #[arg(long, value_name = "PATH")]
+    crds: Vec<PathBuf>,
+    /// Directory with the steps: manifests and executables, in the order of their names
+    #[arg(long, value_name = "DIR")]
+    steps: PathBuf,
+    /// File with invariants: CEL expressions over the objects of the cluster
+    #[arg(long, value_name = "FILE")]
+    invariants: Option<PathBuf>,
+    /// Run only this plan, as printed with a finding, after the runs without faults
+    #[arg(long, value_name = "PLAN")]
+    plan: Option<Plan>,
+    /// Maximum number of runs at the same time. More than 1 needs a program without fixed ports: pass 0 as its ports, or
+    /// the placeholder {port}, a free port of the run
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    jobs: u16,
+    /// Time after which no further plan starts
+    #[arg(long, value_name = "DURATION", default_value = "20m", value_parser = duration)]
+    time_limit: Duration,
+    /// Number of simulated nodes. Without nodes, pods stay pending
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=100))]
+    nodes: u16,
+    /// Also run plans with two faults, after the others
+    #[arg(long)]
+    pairs: bool,
+    /// Format of the report on standard output
+    #[arg(long, short, value_name = "FORMAT", default_value = "text")]
+    output: Format,
+    /// Directory for report.txt, report.json, report.html and report.xml (JUnit)
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+    /// Directory for finished plans. With the same directory, an interrupted exploration continues
+    #[arg(long, value_name = "DIR")]
+    resume: Option<PathBuf>,
+    /// Program to explore, with its arguments. {kubeconfig} is replaced by the path of its kubeconfig, {port} by a free
+    /// port
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+    Html,
+    Junit,
+}
+
+/// Explores the program. The exit code is 0 without findings, 1 with findings, and 2 after an error.
+pub(crate) async fn run(options: Options) -> ExitCode {
+    match explore(&options).await {
+        Ok(results) if results.is_clean() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::from(FINDINGS),
+        Err(error) => {
+            // Writing fails if standard error is closed.
+            let _ = writeln!(io::stderr(), "windlass: {}", ErrorChain(&*error));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+async fn explore(options: &Options) -> Result<Results, Box<dyn Error>> {
+    let results = Box::pin(options.exploration()?.run(shutdown::signal())).await?;
+    if let Some(directory) = &options.report {
+        write(&results, directory)?;
+    }
+    let text = options.output.of(&results);
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(results)
+}
+
+impl Options {
+    /// Returns the exploration with the settings of the flags.
+    fn exploration(&self) -> Result<Exploration, Box<dyn Error>> {
+        let scenario = Scenario::open(&self.crds, &self.steps, self.invariants.as_deref(), self.program.clone())?
+            .nodes(usize::from(self.nodes));
+        let mut exploration = Exploration::new(scenario)
+            .jobs(usize::from(self.jobs))
+            .time_limit(self.time_limit)
+            .pairs(self.pairs)
+            .progress(|progress| eprintln!("{}", line(progress)));
+        if let Some(plan) = &self.plan {
+            exploration = exploration.plan(plan.clone());
+        }
+        if let Some(directory) = &self.resume {
+            exploration = exploration.state(directory);
+        }
+        Ok(exploration)
+    }
+}
+
+impl Format {
+    fn of(self, results: &Results) -> String {
+        match self {
+            Self::Text => report::text(results),
+            Self::Json => report::json(results),
+            Self::Html => report::html(results),
+            Self::Junit => report::junit(results),
+        }
+    }
+}
+
+/// Writes the report in all formats.
+fn write(results: &Results, directory: &Path) -> Result<(), Box<dyn Error>> {
+    fs::create_dir_all(directory).map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
+    let formats = [("txt", Format::Text), ("json", Format::Json), ("html", Format::Html), ("xml", Format::Junit)];
+    for (extension, format) in formats {
+        let file = directory.join("report").with_extension(extension);
+        fs::write(&file, format.of(results)).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+    }
+    Ok(())
+}
+
+/// Returns the line on standard error after a run.
+fn line(progress: &Progress) -> String {
+    let Progress { done, total, findings, remaining, message, .. } = progress;
+    if *total == 0 {
+        return message.clone();
+    }
+    let seconds = remaining.as_secs();
+    let (minutes, seconds) = (seconds / 60, seconds % 60);
+    let noun = if *findings == 1 { "finding" } else { "findings" };
+    format!("{done}/{total}, {findings} {noun}, {minutes}:{seconds:02} left: {message}")
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration = windlass_api::parse_duration(text).map_err(|error| error.to_string())?;
+    duration.try_into().map_err(|_| "a duration cannot be negative".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn options(flags: &[&str]) -> Result<Options, clap::Error> {
+        Command::try_parse_from(std::iter::once("explore").chain(flags.iter().copied())).map(|command| command.options)
+    }
+
+    #[test]
+    fn flags_are_checked() {
+        let error = |flags: &[&str]| options(flags).unwrap_err().to_string();
+        assert!(error(&["--steps", "s"]).contains("<PROGRAM>"));
+        assert!(error(&["--", "operator"]).contains("--steps"));
+        assert!(error(&["--steps", "s", "--jobs", "0", "--", "operator"]).contains("0 is not in"));
+        assert!(error(&["--steps", "s", "--plan", "crush@1", "--", "operator"]).contains("crush"));
+        let parsed = options(&["--steps", "s", "--", "operator", "--leader-elect"]).unwrap();
+        assert_eq!(parsed.program, ["operator", "--leader-elect"]);
+        assert_eq!(parsed.time_limit, Duration::from_mins(20));
+    }
+}

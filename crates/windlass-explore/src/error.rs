@@ -1,0 +1,55 @@
+//! The errors.
+
+use std::{io, path::PathBuf};
+
+use crate::plan::PlanError;
+
+/// The result of an operation of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error that ends an exploration. Findings are not errors.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file or a directory cannot be used.
+    #[error("cannot read {path}: {source}", path = path.display())]
+    Read {
+        /// The path.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A file or a directory cannot be written.
+    #[error("cannot write {path}: {source}", path = path.display())]
+    Write {
+        /// The path.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A file has invalid content.
+    #[error("{path}: {reason}", path = path.display())]
+    Invalid {
+        /// The path.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// The program cannot be started.
+    #[error("cannot start {program}: {source}")]
+    Start {
+        /// The program.
+        program: String,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The cluster cannot be started or used.
+    #[error("cluster: {0}")]
+    Cluster(String),
+    /// A run without faults failed.
+    #[error("the run without faults failed: {0}")]
+    CleanRun(String),
+    /// The text of a plan is invalid.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+}

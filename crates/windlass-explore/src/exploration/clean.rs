@@ -1,0 +1,106 @@
+//! The runs without faults.
+
+use std::time::Duration;
+
+use futures::{StreamExt as _, stream};
+use tokio::sync::watch;
+
+use super::{CleanRun, Progress, Settings, quiet, runner::Runner};
+use crate::{
+    error::{Error, Result},
+    plan::Plan,
+    record::{Outcome, Record},
+    run::RunSettings,
+};
+
+/// The maximum number of log lines in an error.
+const LINES: usize = 30;
+
+/// The runs without faults, and the settings that they give for the others.
+pub(super) struct Clean {
+    /// Empty if the user stopped the exploration.
+    pub(super) records: Vec<Record>,
+    pub(super) settings: RunSettings,
+}
+
+/// Executes the runs without faults: the first one alone, and the others with the quiet time learned from it.
+pub(super) async fn run(runner: &dyn Runner, settings: &Settings, stop: &watch::Receiver<bool>) -> Result<Clean> {
+    let first =
+        RunSettings { quiet: quiet::FIRST.max(settings.quiet), step: settings.step_limit, ..RunSettings::default() };
+    let record = runner.run(&Plan::default(), &first, stop).await?;
+    let mut clean = Clean { records: Vec::new(), settings: first };
+    if !clean.add(record, settings)? {
+        return Ok(clean);
+    }
+    let learned = RunSettings { quiet: quiet::learned(&clean.records).max(settings.quiet), ..clean.settings.clone() };
+    let others = (2..=settings.clean_runs).map(|number| RunSettings { number, ..learned.clone() });
+    let run = |settings: RunSettings| async move { runner.run(&Plan::default(), &settings, stop).await };
+    let mut others = stream::iter(others.map(run)).buffer_unordered(settings.jobs);
+    while let Some(record) = others.next().await {
+        if !clean.add(record?, settings)? {
+            clean.records.clear();
+            return Ok(clean);
+        }
+    }
+    drop(others);
+    let quiet = quiet::learned(&clean.records).max(settings.quiet);
+    clean.settings = RunSettings { quiet, number: settings.clean_runs, ..clean.settings };
+    Ok(clean)
+}
+
+impl Clean {
+    /// Adds a record. Returns `false` if the run was interrupted.
+    fn add(&mut self, record: Record, settings: &Settings) -> Result<bool> {
+        if record.outcome == Outcome::Interrupted {
+            return Ok(false);
+        }
+        if let Some(reason) = failure(&record) {
+            return Err(Error::CleanRun(reason));
+        }
+        self.records.push(record);
+        let (number, all) = (self.records.len(), settings.clean_runs);
+        settings.report(&Progress {
+            clean_runs: number,
+            done: 0,
+            total: 0,
+            findings: 0,
+            remaining: Duration::ZERO,
+            message: format!("run {number} of {all} without faults is finished"),
+        });
+        Ok(true)
+    }
+}
+
+impl From<&Record> for CleanRun {
+    fn from(record: &Record) -> Self {
+        Self {
+            seconds: record.took.as_secs_f64(),
+            changes: record.changes.len(),
+            changes_by_program: record.changes_by_program().count(),
+            requests: record.requests.len(),
+        }
+    }
+}
+
+/// Returns the reason why a run without faults failed, with the last lines of the program's log.
+fn failure(record: &Record) -> Option<String> {
+    let name = |step: usize| record.steps.get(step).map(|step| step.name.clone()).unwrap_or_default();
+    let reason = match &record.outcome {
+        Outcome::StepFailed { step, error } => format!("step {step} ({}) failed: {error}", name(*step)),
+        Outcome::NotSettled { step } => {
+            format!("the cluster still changed at the time limit of step {step} ({})", name(*step))
+        }
+        Outcome::Completed | Outcome::Interrupted => {
+            let violation = record.violations.first()?;
+            let object = violation.object.as_ref().map(|object| format!(" ({object})")).unwrap_or_default();
+            let error = violation.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
+            format!("invariant violated in step {}: {}{object}{error}", violation.step, violation.invariant)
+        }
+    };
+    let lines: Vec<_> = record.processes.iter().flat_map(|process| &process.log).map(|line| &*line.text).collect();
+    let last = &lines[lines.len().saturating_sub(LINES)..];
+    if last.is_empty() {
+        return Some(format!("{reason}; the program printed nothing"));
+    }
+    Some(format!("{reason}; the end of the program's log:\n{}", last.join("\n")))
+}

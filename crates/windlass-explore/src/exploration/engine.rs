@@ -1,0 +1,281 @@
+//! The loop of an exploration: plans, replays of findings, and the time limits.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    future::Future,
+    pin::pin,
+    time::Duration,
+};
+
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    Progress, Results, Settings, StateFile, clean, quiet, runner::Runner, state::Finished, tally::Tally,
+    timeline::timeline,
+};
+use crate::{
+    error::Result,
+    findings::Baseline,
+    plan::Plan,
+    planner::{self, Planned},
+    record::{Outcome, Record},
+    run::RunSettings,
+};
+
+/// The time from the limit for new plans to the hard end, by default.
+const GRACE: Duration = Duration::from_mins(5);
+/// The number of runs with an error of the test environment, without one success, after which the exploration fails.
+const ERRORS: usize = 5;
+
+/// Explores until all plans have run, the time is over, or `stop` completes.
+pub(super) async fn explore(
+    runner: &dyn Runner,
+    settings: &Settings,
+    state: Option<StateFile>,
+    stop: impl Future<Output = ()>,
+) -> Result<Results> {
+    let started = Instant::now();
+    let (sender, receiver) = watch::channel(false);
+    let hard_limit = settings.hard_limit.unwrap_or(settings.time_limit + GRACE);
+    let mut end = pin!(
+        async {
+            tokio::select! {
+                () = stop => {}
+                () = sleep_until(started + hard_limit) => {}
+            }
+        }
+        .fuse()
+    );
+    let mut exploration = pin!(run_all(runner, settings, state, started, &receiver));
+    loop {
+        tokio::select! {
+            results = &mut exploration => return results,
+            () = &mut end, if !*sender.borrow() => drop(sender.send(true)),
+        }
+    }
+}
+
+async fn run_all(
+    runner: &dyn Runner,
+    settings: &Settings,
+    state: Option<StateFile>,
+    started: Instant,
+    stop: &watch::Receiver<bool>,
+) -> Result<Results> {
+    let clean = clean::run(runner, settings, stop).await?;
+    let planned = match &settings.plan {
+        Some(plan) => Planned { plans: vec![plan.clone()], ..Planned::default() },
+        None => planner::plans(&clean.records, settings.pairs),
+    };
+    let mut plans = planned.plans;
+    if let Some(filter) = &settings.filter {
+        plans.retain(|plan| filter(plan));
+    }
+    let mut tally = Tally::default();
+    tally.results.planned = plans.len();
+    tally.results.skipped = planned.skipped;
+    tally.results.clean_runs = clean.records.iter().map(Into::into).collect();
+    tally.results.clean_timeline = clean.records.first().map(|record| timeline(record, &[])).unwrap_or_default();
+    let mut engine = Engine {
+        settings,
+        run_settings: clean.settings,
+        started,
+        stop,
+        baseline: Baseline::new(&clean.records),
+        plans: plans.into(),
+        smaller: VecDeque::new(),
+        has_run: BTreeSet::new(),
+        replaying: BTreeMap::new(),
+        state,
+        tally,
+        plan_time: Duration::ZERO,
+    };
+    drop(clean.records);
+    engine.resume();
+    engine.run(runner).await?;
+    Ok(engine.finish())
+}
+
+struct Engine<'e> {
+    settings: &'e Settings,
+    /// The settings of the last started run.
+    run_settings: RunSettings,
+    started: Instant,
+    stop: &'e watch::Receiver<bool>,
+    baseline: Baseline,
+    /// The plans that have not started.
+    plans: VecDeque<Plan>,
+    /// The single faults of pairs with findings.
+    smaller: VecDeque<Plan>,
+    /// The plans that have started.
+    has_run: BTreeSet<Plan>,
+    /// The number of running replays by plan.
+    replaying: BTreeMap<Plan, usize>,
+    state: Option<StateFile>,
+    tally: Tally,
+    /// The total duration of all runs of plans.
+    plan_time: Duration,
+}
+
+struct Task {
+    plan: Plan,
+    is_replay: bool,
+    started: Instant,
+}
+
+impl Engine<'_> {
+    /// Adds the finished runs of an earlier exploration.
+    fn resume(&mut self) {
+        let finished = self.state.as_mut().map(|state| std::mem::take(&mut state.finished)).unwrap_or_default();
+        let planned: BTreeSet<_> = self.plans.iter().cloned().collect();
+        for finished in finished.iter().filter(|finished| planned.contains(&finished.plan)) {
+            if finished.is_replay || self.has_run.insert(finished.plan.clone()) {
+                self.tally.add(finished);
+            }
+        }
+        self.plans.retain(|plan| !self.has_run.contains(plan));
+        self.tally.results.resumed = self.tally.results.finished;
+    }
+
+    async fn run(&mut self, runner: &dyn Runner) -> Result<()> {
+        let mut running: FuturesUnordered<BoxFuture<'_, (Task, Result<Record>)>> = FuturesUnordered::new();
+        loop {
+            while running.len() < self.settings.jobs
+                && let Some(task) = self.next_task()
+            {
+                self.run_settings.number += 1;
+                let (mut run_settings, stop) = (self.run_settings.clone(), self.stop);
+                if task.is_replay {
+                    run_settings.quiet = quiet::patient(run_settings.quiet);
+                }
+                running.push(Box::pin(async move {
+                    let record = runner.run(&task.plan, &run_settings, stop).await;
+                    (task, record)
+                }));
+            }
+            let Some((task, record)) = running.next().await else { return Ok(()) };
+            if task.is_replay
+                && let Some(number) = self.replaying.get_mut(&task.plan)
+            {
+                *number -= 1;
+            }
+            self.plan_time += task.started.elapsed();
+            match record {
+                Ok(record) => self.add(&task, &record)?,
+                Err(error) => {
+                    let failed = &mut self.tally.results.failed;
+                    failed.insert(task.plan.to_string(), error.to_string());
+                    if failed.len() >= ERRORS && self.tally.results.finished == 0 {
+                        return Err(error);
+                    }
+                    self.report(format!("{} cannot be run: {error}", task.plan));
+                }
+            }
+        }
+    }
+
+    /// Returns the next run: a replay of a finding, a part of a pair, or a new plan.
+    fn next_task(&mut self) -> Option<Task> {
+        if *self.stop.borrow() {
+            return None;
+        }
+        let task = |plan: Plan, is_replay: bool| Some(Task { plan, is_replay, started: Instant::now() });
+        if let Some(plan) = self.smaller.pop_front() {
+            return task(plan, false);
+        }
+        if let Some(plan) = self.tally.next_replay(self.settings.replays, &self.replaying) {
+            *self.replaying.entry(plan.clone()).or_default() += 1;
+            return task(plan, true);
+        }
+        if self.started.elapsed() >= self.settings.time_limit {
+            return None;
+        }
+        let plan = self.plans.pop_front()?;
+        self.has_run.insert(plan.clone());
+        task(plan, false)
+    }
+
+    /// Adds the record of a run.
+    fn add(&mut self, task: &Task, record: &Record) -> Result<()> {
+        let Task { plan, is_replay, .. } = task;
+        if record.outcome == Outcome::Interrupted {
+            if !is_replay {
+                self.has_run.remove(plan);
+                self.plans.push_front(plan.clone());
+            }
+            return Ok(());
+        }
+        let is_reached = !record.injections.is_empty();
+        let findings = if !is_reached && record.outcome == Outcome::Completed {
+            // This is another run without faults.
+            self.baseline.learn(record);
+            Vec::new()
+        } else {
+            self.baseline.findings(record)
+        };
+        let timeline = if findings.is_empty() { Vec::new() } else { timeline(record, &findings) };
+        let (plan, is_replay) = (plan.clone(), *is_replay);
+        let finished = Finished { plan, is_replay, is_reached, findings, timeline };
+        self.tally.add(&finished);
+        if let Some(state) = &mut self.state {
+            state.append(&finished)?;
+        }
+        if !is_replay {
+            let has_run = &self.has_run;
+            let smaller = self.tally.smaller(&finished.plan, |plan| has_run.contains(plan));
+            self.has_run.extend(smaller.iter().cloned());
+            self.tally.results.planned += smaller.iter().filter(|plan| !self.plans.contains(plan)).count();
+            self.plans.retain(|plan| !smaller.contains(plan));
+            self.smaller.extend(smaller);
+        }
+        let what = if is_replay { format!("replay of {}", finished.plan) } else { finished.plan.to_string() };
+        self.report(match finished.findings.len() {
+            0 if !is_reached => format!("{what}: the fault did not strike"),
+            0 => what,
+            1 => format!("{what}: {}", finished.findings[0]),
+            number => format!("{what}: {}, and {} more", finished.findings[0], number - 1),
+        });
+        Ok(())
+    }
+
+    fn report(&self, message: String) {
+        let results = &self.tally.results;
+        let (done, total) = (results.finished + results.failed.len(), results.planned);
+        let (runs, left) = (done - results.resumed, total.saturating_sub(done));
+        let average = self.plan_time.checked_div(u32::try_from(runs.max(1)).unwrap_or(u32::MAX)).unwrap_or_default();
+        let jobs = u32::try_from(self.settings.jobs).unwrap_or(u32::MAX);
+        let all = average.saturating_mul(u32::try_from(left).unwrap_or(u32::MAX)) / jobs;
+        let remaining = all.min(self.settings.time_limit.saturating_sub(self.started.elapsed()));
+        let (clean_runs, findings) = (results.clean_runs.len(), results.findings.len());
+        self.settings.report(&Progress { clean_runs, done, total, findings, remaining, message });
+    }
+
+    fn finish(self) -> Results {
+        let mut tally = self.tally;
+        let results = &mut tally.results;
+        for plan in self.plans.iter().chain(&self.smaller) {
+            *results.left.entry(plan.effects()).or_default() += 1;
+        }
+        results.mask = self.baseline.mask().clone();
+        results.quiet_seconds = self.run_settings.quiet.as_secs_f64();
+        results.interrupted = *self.stop.borrow();
+        results.seconds = self.started.elapsed().as_secs_f64();
+        tally.finish()
+    }
+}
+
+impl Settings {
+    /// Calls the callback.
+    pub(super) fn report(&self, progress: &Progress) {
+        if let Some(callback) = &self.progress {
+            callback(progress);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

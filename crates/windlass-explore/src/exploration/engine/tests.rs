@@ -1,0 +1,284 @@
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    error::Error,
+    exploration::{Replays, simulated::Builder},
+    record::LogLine,
+};
+
+const CRASH: &str = "crash@1:create:pods/default/a-0";
+const LAG: &str = "lag@1:create:dbs/default/a";
+
+/// A program that is not run: its records are computed.
+struct Simulated<F> {
+    /// Changes the record of a run. The number counts the runs with this plan, beginning with 1.
+    behavior: F,
+    runs: Mutex<Vec<String>>,
+    running: Mutex<(usize, usize)>,
+    /// The quiet times by plan.
+    quiet: Mutex<BTreeMap<String, Vec<Duration>>>,
+}
+
+impl<F: Fn(&str, usize, &mut Builder) + Sync + Send> Simulated<F> {
+    fn new(behavior: F) -> Self {
+        Self { behavior, runs: Mutex::default(), running: Mutex::default(), quiet: Mutex::default() }
+    }
+
+    fn record(&self, plan: &Plan) -> Record {
+        let text = plan.to_string();
+        let number = {
+            let mut runs = self.runs.lock();
+            runs.push(text.clone());
+            runs.iter().filter(|run| **run == text).count()
+        };
+        let mut run = Builder::new();
+        run.watches("/apis/example.com/v1/dbs", true);
+        run.watches("/api/v1/dbs", true);
+        run.other("create dbs/default/a", Some(json!({})));
+        run.program("create pods/default/a-0", Some(json!({})));
+        run.program("create secrets/default/a", Some(json!({})));
+        if !plan.is_empty() {
+            run.strike("the fault strikes");
+        }
+        (self.behavior)(&text, number, &mut run);
+        run.record.plan = plan.clone();
+        run.record
+    }
+
+    fn number_of(&self, plan: &str) -> usize {
+        self.runs.lock().iter().filter(|run| *run == plan).count()
+    }
+}
+
+impl<F: Fn(&str, usize, &mut Builder) + Sync + Send> Runner for Simulated<F> {
+    fn run<'r>(
+        &'r self,
+        plan: &'r Plan,
+        settings: &'r RunSettings,
+        stop: &'r watch::Receiver<bool>,
+    ) -> BoxFuture<'r, Result<Record>> {
+        self.quiet.lock().entry(plan.to_string()).or_default().push(settings.quiet);
+        Box::pin(async move {
+            {
+                let mut running = self.running.lock();
+                running.0 += 1;
+                running.1 = running.1.max(running.0);
+            }
+            let mut stop = stop.clone();
+            let mut record = self.record(plan);
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_secs(10)) => {}
+                _ = stop.wait_for(|stop| *stop) => record.outcome = Outcome::Interrupted,
+            }
+            self.running.lock().0 -= 1;
+            Ok(record)
+        })
+    }
+}
+
+/// Leaves a config map over.
+fn leak(run: &mut Builder) {
+    run.program("create configmaps/default/leaked", Some(json!({})));
+}
+
+async fn explored(runner: &dyn Runner, settings: &Settings) -> Results {
+    explore(runner, settings, None, std::future::pending()).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn findings_are_grouped_and_replayed() {
+    let runner = Simulated::new(|plan: &str, number, run: &mut Builder| match plan {
+        // One replay does not have the finding.
+        CRASH if number != 3 => leak(run),
+        LAG => leak(run),
+        _ => {}
+    });
+    let sink: Arc<Mutex<Vec<Progress>>> = Arc::default();
+    let progress = Arc::clone(&sink);
+    let callback = move |one: &Progress| progress.lock().push(one.clone());
+    let results = explored(&runner, &Settings { progress: Some(Arc::new(callback)), ..Settings::default() }).await;
+    assert_eq!(results.findings.len(), 1);
+    let group = &results.findings[0];
+    assert_eq!(group.text, "configmaps/default/leaked is left over at the end");
+    let plans: Vec<_> = group.runs.iter().map(|run| run.plan.to_string()).collect();
+    assert_eq!(plans, [CRASH, LAG]);
+    assert_eq!(group.replays(), Replays { reproduced: 2, of: 3 });
+    assert_eq!(group.runs[1].replays, Replays::default(), "the first plan has confirmed the finding");
+    assert!(group.timeline.iter().any(|entry| entry.text == "the fault strikes"));
+    assert!(!results.is_clean() && !results.interrupted);
+    assert_eq!((results.clean_runs.len(), results.finished), (3, results.planned));
+    assert!(results.left.is_empty() && results.not_reached.is_empty());
+    let (short, long) = (Duration::from_millis(1500), Duration::from_secs(5));
+    assert_eq!(runner.quiet.lock()["none"], [long, short, short], "the first run learns the quiet time");
+    assert_eq!(runner.quiet.lock()[CRASH], [short, long, long, long], "replays wait longer");
+    let progress = sink.lock();
+    assert_eq!(progress[2].message, "run 3 of 3 without faults is finished");
+    let last = progress.last().unwrap();
+    assert_eq!((last.done, last.total, last.findings), (results.planned, results.planned, 1));
+    let first = &progress[3];
+    assert_eq!(first.message, format!("{CRASH}: configmaps/default/leaked is left over at the end"));
+    let left = u64::try_from(results.planned - 1).unwrap();
+    assert_eq!(first.remaining, Duration::from_secs(10 * left));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finding_that_is_not_reproduced_is_replayed_with_its_next_plan() {
+    let runner = Simulated::new(|plan: &str, number, run: &mut Builder| {
+        if number == 1 && plan == CRASH || plan == LAG {
+            leak(run);
+        }
+    });
+    let results = explored(&runner, &Settings::default()).await;
+    let group = &results.findings[0];
+    assert_eq!(group.runs[0].plan.to_string(), LAG, "the confirmed plan is the first one");
+    assert_eq!(group.replays(), Replays { reproduced: 3, of: 3 });
+    assert_eq!(group.runs[1].replays, Replays { reproduced: 0, of: 3 });
+
+    let runner = Simulated::new(|plan: &str, number, run: &mut Builder| {
+        if number == 1 && plan == CRASH {
+            leak(run);
+        }
+    });
+    let results = explored(&runner, &Settings::default()).await;
+    assert_eq!(results.findings[0].replays(), Replays { reproduced: 0, of: 3 });
+    assert!(results.is_clean(), "the only finding was never reproduced");
+}
+
+#[tokio::test(start_paused = true)]
+async fn faults_that_do_not_strike_are_counted_and_learned() {
+    let runner = Simulated::new(|plan: &str, _, run: &mut Builder| match plan {
+        CRASH => {
+            run.record.injections.clear();
+            leak(run);
+        }
+        LAG => leak(run),
+        _ => {}
+    });
+    let results = explored(&runner, &Settings::default()).await;
+    assert_eq!(results.not_reached, [CRASH.parse().unwrap()]);
+    // The first run has shown that the leak happens without faults.
+    assert!(results.findings.is_empty(), "{:?}", results.findings);
+    assert_eq!(results.mask.objects, ["configmaps/default/leaked".parse().unwrap()].into());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_run_without_faults_is_an_error_with_the_log() {
+    let runner = Simulated::new(|_: &str, number, run: &mut Builder| {
+        if number == 2 {
+            run.record.outcome = Outcome::StepFailed { step: 1, error: "timed out".to_owned() };
+            let line = LogLine { at: Duration::ZERO, text: "cannot list dbs".to_owned() };
+            run.record.processes[0].log.push(line);
+        }
+    });
+    let error = explore(&runner, &Settings::default(), None, std::future::pending()).await.unwrap_err();
+    assert!(matches!(error, Error::CleanRun(_)));
+    let expected = "step 1 (step 1) failed: timed out; the end of the program's log:\ncannot list dbs";
+    assert!(error.to_string().contains(expected), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_plan_starts_after_the_time_limit() {
+    let runner = Simulated::new(|plan: &str, _, run: &mut Builder| {
+        if plan == CRASH {
+            leak(run);
+        }
+    });
+    // Three runs without faults and one plan.
+    let settings = Settings { time_limit: Duration::from_secs(35), ..Settings::default() };
+    let results = explored(&runner, &settings).await;
+    assert_eq!(results.finished, 1);
+    assert_eq!(results.findings[0].replays(), Replays { reproduced: 3, of: 3 }, "findings are still replayed");
+    assert_eq!(results.left.values().sum::<usize>(), results.planned - 1);
+    assert_eq!(results.left["crash"], 1);
+    assert_eq!(results.effects, [("crash".to_owned(), 1)].into());
+    assert!(!results.interrupted);
+    let settings = Settings { hard_limit: Some(Duration::from_secs(45)), ..settings };
+    let results = explored(&runner, &settings).await;
+    assert!(results.interrupted);
+    assert_eq!(results.findings[0].replays(), Replays::default());
+    assert!((results.seconds - 45.0).abs() < 0.5, "{}", results.seconds);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_returns_the_results_so_far() {
+    let runner = Simulated::new(|_: &str, _, _: &mut Builder| {});
+    let stop = tokio::time::sleep(Duration::from_secs(55));
+    let results = explore(&runner, &Settings::default(), None, stop).await.unwrap();
+    assert_eq!((results.finished, results.interrupted), (2, true));
+    assert_eq!(results.left.values().sum::<usize>(), results.planned - 2, "the interrupted plan is left");
+    let stop = tokio::time::sleep(Duration::from_secs(15));
+    let results = explore(&runner, &Settings::default(), None, stop).await.unwrap();
+    assert_eq!((results.planned, results.interrupted), (0, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_exploration_continues() {
+    let directory = tempfile::tempdir().unwrap();
+    let behavior = |plan: &str, _: usize, run: &mut Builder| {
+        if plan == CRASH {
+            leak(run);
+        }
+    };
+    let state = || Some(StateFile::open(directory.path(), "digest").unwrap());
+    let runner = Simulated::new(behavior);
+    // Three runs without faults, the first plan, and one of its replays.
+    let stop = tokio::time::sleep(Duration::from_secs(55));
+    explore(&runner, &Settings::default(), state(), stop).await.unwrap();
+    let runner = Simulated::new(behavior);
+    let results = explore(&runner, &Settings::default(), state(), std::future::pending()).await.unwrap();
+    assert_eq!((results.resumed, results.finished), (1, results.planned));
+    assert_eq!(runner.number_of(CRASH), 2, "the other two replays");
+    assert_eq!(results.findings[0].replays(), Replays { reproduced: 3, of: 3 });
+    let runner = Simulated::new(behavior);
+    let results = explore(&runner, &Settings::default(), state(), std::future::pending()).await.unwrap();
+    assert_eq!(runner.runs.lock().len(), 3, "only the runs without faults");
+    assert_eq!((results.resumed, results.findings.len()), (results.planned, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_limit_the_simultaneous_runs() {
+    let runner = Simulated::new(|_: &str, _, _: &mut Builder| {});
+    explored(&runner, &Settings::default()).await;
+    assert_eq!(runner.running.lock().1, 1);
+    explored(&runner, &Settings { jobs: 3, ..Settings::default() }).await;
+    assert_eq!(runner.running.lock().1, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pair_is_reduced_to_the_fault_that_suffices() {
+    let runner = Simulated::new(|plan: &str, _, run: &mut Builder| {
+        if plan.contains(CRASH) {
+            leak(run);
+        }
+    });
+    let pair: Plan = format!("{LAG} & {CRASH}").parse().unwrap();
+    let results = explored(&runner, &Settings { plan: Some(pair.clone()), ..Settings::default() }).await;
+    assert_eq!((results.planned, results.finished), (3, 3));
+    let runs: Vec<_> = results.findings[0].runs.iter().map(|run| run.plan.to_string()).collect();
+    assert_eq!(runs, [CRASH.to_owned(), pair.to_string()]);
+    assert_eq!(results.findings[0].replays().reproduced, 3);
+    assert_eq!(runner.number_of(LAG), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn quiet_time_has_a_minimum() {
+    let runner = Simulated::new(|_: &str, _, _: &mut Builder| {});
+    let minimum = Duration::from_mins(1);
+    let settings = Settings { quiet: minimum, plan: Some(CRASH.parse().unwrap()), ..Settings::default() };
+    assert!((explored(&runner, &settings).await.quiet_seconds - 60.0).abs() < 0.1);
+    assert_eq!(runner.quiet.lock()["none"], [minimum; 3]);
+    assert_eq!(runner.quiet.lock()[CRASH], [minimum]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn filters_and_pairs_choose_plans() {
+    let runner = Simulated::new(|_: &str, _, _: &mut Builder| {});
+    let filter = |plan: &Plan| plan.faults.iter().all(|fault| fault.effect.name() == "crash");
+    let settings = Settings { filter: Some(Arc::new(filter)), ..Settings::default() };
+    assert_eq!(explored(&runner, &settings).await.planned, 2);
+    assert_eq!(explored(&runner, &Settings { pairs: true, ..settings }).await.planned, 3);
+}

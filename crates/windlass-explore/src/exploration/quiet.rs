@@ -1,0 +1,55 @@
+//! The time without changes after which a run has settled.
+
+use std::time::Duration;
+
+use crate::record::Record;
+
+/// The quiet time of the first run without faults. It is long, because a pause that exceeds it is taken for the end of
+/// the step.
+pub(super) const FIRST: Duration = Duration::from_secs(5);
+const SHORTEST: Duration = Duration::from_millis(1500);
+const LONGEST: Duration = Duration::from_secs(15);
+
+/// Returns twice the longest pause between changes of a step, but at least 1.5 and at most 15 seconds.
+pub(super) fn learned<'r>(clean: impl IntoIterator<Item = &'r Record>) -> Duration {
+    let pauses = clean.into_iter().flat_map(|record| {
+        record.steps.iter().enumerate().filter_map(|(number, step)| {
+            let changes = record.changes.iter().filter(|change| change.step == number).map(|change| change.at);
+            let mut before = step.started;
+            changes.map(|at| at.saturating_sub(std::mem::replace(&mut before, at))).max()
+        })
+    });
+    (pauses.max().unwrap_or_default() * 2).clamp(SHORTEST, LONGEST)
+}
+
+/// Returns the quiet time of replays. A program that retries after a longer pause than the quiet time has a different
+/// state only for now.
+pub(super) fn patient(learned: Duration) -> Duration {
+    (learned * 3).clamp(FIRST, LONGEST).max(learned)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::exploration::simulated::Builder;
+
+    fn record(pause: Duration) -> Record {
+        let mut run = Builder::new();
+        run.other("create pods/default/a", Some(json!({}))).other("create pods/default/b", Some(json!({})));
+        run.step(2).other("create pods/default/c", Some(json!({})));
+        let mut record = run.record;
+        record.changes[1].at = record.changes[0].at + pause;
+        record
+    }
+
+    #[test]
+    fn quiet_time_is_twice_the_longest_pause_of_a_step() {
+        let seconds = Duration::from_secs;
+        assert_eq!(learned(&[record(seconds(0)), record(seconds(3))]), seconds(6));
+        // The pause of ten seconds between the steps does not count.
+        assert_eq!(learned(&[record(Duration::from_millis(1))]), SHORTEST);
+        assert_eq!(learned(&[record(seconds(9))]), LONGEST);
+    }
+}

@@ -1,0 +1,110 @@
+//! The results so far.
+
+use std::collections::BTreeMap;
+
+use super::{FindingGroup, FindingRun, Replays, Results, state::Finished};
+use crate::plan::Plan;
+
+/// The number of plans of a finding that are replayed until one is confirmed.
+const REPLAYED: usize = 3;
+
+/// Collects finished runs into results.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) results: Results,
+    /// The groups by the key of their finding.
+    groups: BTreeMap<String, usize>,
+    /// The finished replays of plans.
+    replayed: BTreeMap<Plan, usize>,
+}
+
+impl Tally {
+    /// Adds a finished run, or a replay.
+    pub(super) fn add(&mut self, finished: &Finished) {
+        if finished.is_replay { self.add_replay(finished) } else { self.add_run(finished) }
+    }
+
+    fn add_run(&mut self, finished: &Finished) {
+        let Finished { plan, is_reached, findings, timeline, .. } = finished;
+        self.results.finished += 1;
+        *self.results.effects.entry(plan.effects()).or_default() += 1;
+        if !is_reached {
+            self.results.not_reached.push(plan.clone());
+        }
+        let texts: Vec<_> = findings.iter().map(ToString::to_string).collect();
+        for finding in findings {
+            let run = FindingRun { plan: plan.clone(), findings: texts.clone(), replays: Replays::default() };
+            if let Some(group) = self.groups.get(&finding.key()) {
+                let runs = &mut self.results.findings[*group].runs;
+                // A single fault explains more than a pair.
+                let is_simpler = runs.first().is_some_and(|first| plan.faults.len() < first.plan.faults.len());
+                runs.insert(if is_simpler { 0 } else { runs.len() }, run);
+                if is_simpler {
+                    self.results.findings[*group].timeline.clone_from(timeline);
+                }
+                continue;
+            }
+            self.groups.insert(finding.key(), self.results.findings.len());
+            self.results.findings.push(FindingGroup {
+                finding: finding.clone(),
+                text: finding.to_string(),
+                runs: vec![run],
+                timeline: timeline.clone(),
+            });
+        }
+    }
+
+    fn add_replay(&mut self, finished: &Finished) {
+        *self.replayed.entry(finished.plan.clone()).or_default() += 1;
+        let keys: Vec<_> = finished.findings.iter().map(crate::findings::Finding::key).collect();
+        for group in &mut self.results.findings {
+            let has_finding = keys.contains(&group.finding.key());
+            let Some(at) = group.runs.iter().position(|run| run.plan == finished.plan) else { continue };
+            let replays = &mut group.runs[at].replays;
+            replays.of += 1;
+            replays.reproduced += usize::from(has_finding);
+            if has_finding && at > 0 && group.runs[0].replays.reproduced == 0 {
+                let run = group.runs.remove(at);
+                group.runs.insert(0, run);
+                group.timeline.clone_from(&finished.timeline);
+            }
+        }
+    }
+
+    /// Returns a plan that is to be replayed, and the number of replays: the first plan of each finding, and the next
+    /// one if no replay had the finding. `planned` counts the replays of a plan that are running or waiting.
+    pub(super) fn next_replay(&self, replays: usize, planned: &BTreeMap<Plan, usize>) -> Option<Plan> {
+        let of = |plan: &Plan| {
+            let running = planned.get(plan).copied().unwrap_or_default();
+            (self.replayed.get(plan).copied().unwrap_or_default(), running)
+        };
+        for group in &self.results.findings {
+            for run in group.runs.iter().take(REPLAYED) {
+                let (done, running) = of(&run.plan);
+                if done + running < replays {
+                    return Some(run.plan.clone());
+                }
+                if running > 0 || run.replays.reproduced > 0 {
+                    break;
+                }
+            }
+        }
+        None
+    }
+
+    /// Returns the single faults of the pair with a new finding that have not run yet.
+    pub(super) fn smaller(&self, plan: &Plan, has_run: impl Fn(&Plan) -> bool) -> Vec<Plan> {
+        let is_new = self.results.findings.iter().any(|group| group.runs.first().is_some_and(|run| run.plan == *plan));
+        if plan.faults.len() < 2 || !is_new {
+            return Vec::new();
+        }
+        let singles = plan.faults.iter().map(|fault| Plan { faults: vec![fault.clone()] });
+        singles.filter(|single| !has_run(single)).collect()
+    }
+
+    /// Returns the results, with confirmed findings first.
+    pub(super) fn finish(mut self) -> Results {
+        self.results.findings.sort_by_key(|group| !group.is_confirmed());
+        self.results
+    }
+}

@@ -1,0 +1,133 @@
+//! The gates of the program's watches, one for each resource.
+//!
+//! An open gate lets all events pass. A held one lets those up to a revision pass. An expired one ends the watches with
+//! code 410, also those that begin later at an older revision, as after a compaction.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::plan::Scope;
+
+/// The gates of all resources.
+#[derive(Debug)]
+pub(crate) struct Gates {
+    state: Mutex<State>,
+    /// Changes with each state.
+    changed: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The held resources.
+    holds: HashMap<String, Hold>,
+    /// The rewound resources.
+    view: Option<View>,
+    /// The revisions below which the history of a resource is lost.
+    expired: HashMap<String, u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    /// Events with higher revisions are held.
+    above: u64,
+    /// Ends the watches when the hold is released.
+    expires: bool,
+}
+
+/// Resources as of an earlier revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct View {
+    pub(crate) scope: Scope,
+    pub(crate) revision: u64,
+}
+
+impl View {
+    fn covers(&self, resource: &str) -> bool {
+        match &self.scope {
+            Scope::Resource(covered) => covered == resource,
+            Scope::All => true,
+        }
+    }
+}
+
+impl Default for Gates {
+    fn default() -> Self {
+        Self { state: Mutex::default(), changed: watch::Sender::new(()) }
+    }
+}
+
+impl Gates {
+    /// Holds the events of a resource above a revision. `expires` ends the watches at the release.
+    pub(crate) fn hold(&self, resource: &str, above: u64, expires: bool) {
+        self.state.lock().holds.insert(resource.to_owned(), Hold { above, expires });
+        self.changed.send_replace(());
+    }
+
+    /// Ends the watches of a resource, and loses its history below a revision.
+    pub(crate) fn expire(&self, resource: &str, below: u64) {
+        let mut state = self.state.lock();
+        state.holds.remove(resource);
+        state.expired.insert(resource.to_owned(), below);
+        drop(state);
+        self.changed.send_replace(());
+    }
+
+    /// Begins a view.
+    pub(crate) fn rewind(&self, view: View) {
+        self.state.lock().view = Some(view);
+        self.changed.send_replace(());
+    }
+
+    /// Opens all gates, and ends the view. Watches that expire lose the history below `latest`. Returns `false` if nothing
+    /// was held.
+    pub(crate) fn release(&self, latest: u64) -> bool {
+        let mut state = self.state.lock();
+        if state.holds.is_empty() && state.view.is_none() {
+            return false;
+        }
+        state.view = None;
+        for (resource, hold) in std::mem::take(&mut state.holds) {
+            if hold.expires {
+                state.expired.insert(resource, latest);
+            }
+        }
+        drop(state);
+        self.changed.send_replace(());
+        true
+    }
+
+    /// Reports whether any gate is held.
+    pub(crate) fn is_holding(&self) -> bool {
+        let state = self.state.lock();
+        !state.holds.is_empty() || state.view.is_some()
+    }
+
+    /// Reports whether an event is held.
+    pub(crate) fn holds(&self, resource: &str, revision: u64) -> bool {
+        let state = self.state.lock();
+        let is_later = |above: u64| revision > above;
+        state.holds.get(resource).is_some_and(|hold| is_later(hold.above))
+            || state.view.as_ref().is_some_and(|view| view.covers(resource) && is_later(view.revision))
+    }
+
+    /// Returns the revision at which a read of a resource is served. `version` is the resource version of the request: a
+    /// read at 0 or at a version that the view includes may be stale, and one without a version may not.
+    pub(crate) fn view_of(&self, resource: &str, version: &str) -> Option<u64> {
+        let oldest: u64 = version.parse().ok()?;
+        let state = self.state.lock();
+        let view = state.view.as_ref().filter(|view| view.covers(resource) && oldest <= view.revision);
+        view.map(|view| view.revision)
+    }
+
+    /// Reports whether a watch that has seen the events up to a revision has lost its history.
+    pub(crate) fn is_expired(&self, resource: &str, seen: u64) -> bool {
+        self.state.lock().expired.get(resource).is_some_and(|below| seen < *below)
+    }
+
+    /// Returns a receiver that changes with the gates.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+}

@@ -1,0 +1,239 @@
+//! The normal form of an end state, without the parts that differ from run to run, and the mask learned from runs
+//! without faults.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::record::{CONFLICT, ObjectName, Record};
+
+mod names;
+mod patterns;
+mod difference;
+
+pub use difference::Difference;
+pub(crate) use difference::{differences, starred_path};
+pub(crate) use names::Names;
+pub(crate) use patterns::Patterns;
+
+/// The objects by name. Generated parts of names are replaced by a star, so several objects may have the same name.
+pub(crate) type Normal = BTreeMap<ObjectName, Vec<Value>>;
+
+/// The parts of end states that differ between runs without faults.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mask {
+    /// The fields that differ, by object. List indexes are `*`. A path covers everything below it.
+    pub fields: BTreeMap<ObjectName, BTreeSet<String>>,
+    /// The objects whose number differs.
+    pub objects: BTreeSet<ObjectName>,
+}
+
+/// Resources that record the activity of the cluster. Their number and content depend on the timing.
+const IGNORED: [&str; 4] =
+    ["events", "events.events.k8s.io", "leases.coordination.k8s.io", "endpointslices.discovery.k8s.io"];
+/// Fields of metadata that record the history of an object, not its state.
+const HISTORY: [&str; 6] = ["uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink"];
+/// Fields whose values the cluster assigns, by resource.
+const ASSIGNED: [(&str, &[&str]); 3] = [
+    ("pods", &["/spec/nodeName", "/status/hostIP", "/status/hostIPs"]),
+    ("services", &["/spec/healthCheckNodePort"]),
+    ("persistentvolumeclaims", &["/metadata/annotations/volume.kubernetes.io~1selected-node"]),
+];
+
+/// Returns `true` if the object is not compared.
+pub(crate) fn is_ignored(object: &ObjectName) -> bool {
+    IGNORED.contains(&object.resource.as_str()) || is_bootstrap(object)
+}
+
+/// Returns `true` if the control plane creates the object at its start or in each namespace. The time of the creation,
+/// and addresses and certificates in it, differ from run to run.
+pub(crate) fn is_bootstrap(object: &ObjectName) -> bool {
+    match (object.resource.as_str(), object.name.as_str()) {
+        ("configmaps", "kube-root-ca.crt") | ("serviceaccounts", "default") => true,
+        ("services" | "endpoints", "kubernetes") => object.namespace == "default",
+        _ => false,
+    }
+}
+
+/// Returns the normal form of the end state of a run.
+pub(crate) fn normal(record: &Record, names: &Names) -> Normal {
+    let mut normal = Normal::new();
+    for (name, object) in record.end.iter().filter(|(name, _)| !is_ignored(name)) {
+        let mut object = Value::clone(object);
+        let generation = object["metadata"]["generation"].as_i64();
+        strip(&name.resource, &mut object);
+        replace(&mut object, names, generation);
+        normal.entry(names.pattern(name)).or_default().push(object);
+    }
+    for alike in normal.values_mut() {
+        alike.sort_by_cached_key(ToString::to_string);
+    }
+    normal
+}
+
+/// Removes the fields that record the history of an object, and those that the cluster assigns.
+fn strip(resource: &str, object: &mut Value) {
+    for (_, pointers) in ASSIGNED.iter().filter(|(of, _)| *of == resource) {
+        for pointer in *pointers {
+            remove(object, pointer);
+        }
+    }
+    if resource == "services"
+        && let Some(Value::Array(ports)) = object.pointer_mut("/spec/ports")
+    {
+        for port in ports {
+            remove(port, "/nodePort");
+        }
+    }
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+        for field in HISTORY {
+            metadata.remove(field);
+        }
+        if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
+            annotations.remove(CONFLICT);
+        }
+        // A field that was added and removed again can leave an empty map.
+        metadata.retain(|_, value| value.as_object().is_none_or(|fields| !fields.is_empty()));
+    }
+}
+
+fn remove(object: &mut Value, pointer: &str) {
+    let Some((parent, field)) = pointer.rsplit_once('/') else { return };
+    if let Some(Value::Object(fields)) = object.pointer_mut(parent) {
+        fields.remove(&field.replace("~1", "/"));
+    }
+}
+
+/// Replaces the names, UIDs, addresses, times and versions in a value.
+fn replace(value: &mut Value, names: &Names, generation: Option<i64>) {
+    match value {
+        Value::String(text) => {
+            if let Some(replaced) = names.replaced(text) {
+                *text = replaced;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| replace(item, names, generation)),
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                if name == "observedGeneration" && field.is_i64() {
+                    let is_current = field.as_i64() == generation;
+                    *field = if is_current { "the current one" } else { "an older one" }.into();
+                } else if name == "resourceVersion" && field.is_string() {
+                    // The resource version in a reference to another object.
+                    *field = "a version".into();
+                } else {
+                    replace(field, names, generation);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+impl Mask {
+    /// Adds the differences of two runs without faults.
+    pub(crate) fn learn(&mut self, one: &Normal, other: &Normal) {
+        let none = Vec::new();
+        for name in one.keys().chain(other.keys()) {
+            let (a, b) = (one.get(name).unwrap_or(&none), other.get(name).unwrap_or(&none));
+            if a.len() != b.len() {
+                self.objects.insert(name.clone());
+                continue;
+            }
+            for difference in a.iter().zip(b).flat_map(|(a, b)| differences(a, b)) {
+                self.fields.entry(name.clone()).or_default().insert(starred_path(&difference.path));
+            }
+        }
+    }
+
+    /// Returns `true` if the path, or a path above it, is masked.
+    pub(crate) fn covers(&self, object: &ObjectName, path: &str) -> bool {
+        let Some(masked) = self.fields.get(object) else { return false };
+        let path = starred_path(path);
+        let is_above = |above: &String| path.strip_prefix(above.as_str()).is_some_and(|rest| rest.starts_with('/'));
+        masked.contains(&path) || masked.iter().any(is_above)
+    }
+
+    /// Returns `true` if no part is masked.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty() && self.objects.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::exploration::simulated::{ended_with, object};
+
+    const UID: &str = "0c4be7b6-1d63-4a4c-bd8b-9d2b4aa7a3f1";
+    const OTHER: &str = "ffffe7b6-1d63-4a4c-bd8b-9d2b4aa7a3f1";
+
+    fn state(suffix: &str, uid: &str, time: &str, address: &str) -> Normal {
+        let name = format!("web-{suffix}");
+        let pod = json!({
+            "metadata": {"name": name, "generateName": "web-", "uid": uid, "resourceVersion": suffix, "generation": 3,
+                "creationTimestamp": time, "managedFields": [{"time": time}], "labels": {}},
+            "spec": {"nodeName": suffix},
+            "status": {"since": time, "observedGeneration": 3, "message": format!("{name} is ready"),
+                "podIP": address, "podIPs": [{"ip": address}], "active": [{"name": name, "resourceVersion": suffix}]},
+        });
+        let config = json!({"metadata": {"name": "a", "ownerReferences": [{"uid": uid, "name": name}]},
+            "data": {"address": address, "volume": format!("pvc-{uid}")}, "status": {"observedGeneration": 1}});
+        let event = json!({"metadata": {"name": suffix}});
+        let record = ended_with([
+            (object(&format!("pods/default/{name}")), pod),
+            (object("configmaps/default/a"), config),
+            (object(&format!("events/default/{suffix}")), event),
+            (object("configmaps/default/kube-root-ca.crt"), json!({"data": suffix})),
+        ]);
+        normal(&record, &Names::new(&record, &Patterns::default()))
+    }
+
+    #[test]
+    fn run_specific_values_are_replaced() {
+        let one = state("abcde", UID, "2026-01-01T00:00:00Z", "10.0.0.1");
+        let other = state("vwxyz", OTHER, "2026-02-02T00:00:00Z", "10.0.0.9");
+        assert_eq!(one, other);
+        assert_eq!(one.len(), 2, "events and objects of the control plane are not compared");
+        let pod = &one[&object("pods/default/web-*")][0];
+        let expected = json!({"since": "a time", "observedGeneration": "the current one", "message": "web-* is ready",
+            "podIP": "the address of pods/default/web-*", "podIPs": [{"ip": "the address of pods/default/web-*"}],
+            "active": [{"name": "web-*", "resourceVersion": "a version"}]});
+        assert_eq!(pod["status"], expected);
+        assert_eq!(pod["metadata"], json!({"name": "web-*", "generateName": "web-"}));
+        let config = &one[&object("configmaps/default/a")][0];
+        assert_eq!(config["metadata"]["ownerReferences"][0]["uid"], "the UID of pods/default/web-*");
+        assert_eq!(config["data"]["volume"], "pvc-*");
+        assert_eq!(config["status"]["observedGeneration"], "an older one");
+    }
+
+    #[test]
+    fn uids_of_deleted_objects_differ_from_those_of_existing_ones() {
+        let one = ended_with([(object("configmaps/default/a"), json!({"data": {"owner": UID}}))]);
+        let normal = normal(&one, &Names::new(&one, &Patterns::default()));
+        assert_eq!(normal[&object("configmaps/default/a")][0]["data"]["owner"], "the UID of another object");
+    }
+
+    #[test]
+    fn mask_covers_differences_of_runs_without_faults() {
+        let end = |token: &str, extra: bool| {
+            let objects = [
+                (object("secrets/default/a"), json!({"data": {"token": token}, "list": [{"x": token, "y": 1}]})),
+                (object("configmaps/default/b"), json!({})),
+            ];
+            let record = ended_with(objects.into_iter().take(if extra { 2 } else { 1 }));
+            normal(&record, &Names::new(&record, &Patterns::default()))
+        };
+        let mut mask = Mask::default();
+        mask.learn(&end("s3cr3t", true), &end("0th3r", false));
+        let secret = object("secrets/default/a");
+        assert_eq!(mask.objects, [object("configmaps/default/b")].into());
+        assert_eq!(mask.fields[&secret], ["data/token".to_owned(), "list/*/x".to_owned()].into());
+        assert!(mask.covers(&secret, "list/7/x") && mask.covers(&secret, "data/token/below"));
+        assert!(!mask.covers(&secret, "list/7/y") && !mask.covers(&secret, "data/token2"));
+    }
+}

@@ -1,0 +1,209 @@
+//! One run: the cluster, the program and the steps.
+
+use std::{future, pin::pin, time::Duration};
+
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+
+use crate::{
+    cluster::{Cluster, ClusterOptions},
+    error::{Error, Result},
+    plan::Plan,
+    program::Program,
+    record::{Outcome, Record, StepRecord},
+    steps::Executor,
+};
+
+use self::{
+    settling::{Settling, State},
+    supervisor::Supervisor,
+};
+
+mod invariant;
+mod scenario;
+mod settling;
+mod supervisor;
+mod violations;
+
+pub use invariant::Invariant;
+pub use scenario::Scenario;
+
+/// The number and the limits of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct RunSettings {
+    /// The number of the run. The program gets it as `WINDLASS_RUN`.
+    pub(crate) number: usize,
+    /// The time without changes after which the cluster has settled.
+    pub(crate) quiet: Duration,
+    /// The time limit of one step.
+    pub(crate) step: Duration,
+    /// The time from SIGTERM to SIGKILL at the end of the run.
+    pub(crate) grace: Duration,
+}
+
+impl Default for RunSettings {
+    fn default() -> Self {
+        Self {
+            number: 1,
+            quiet: Duration::from_millis(1500),
+            step: Duration::from_mins(1),
+            grace: Duration::from_secs(2),
+        }
+    }
+}
+
+/// The name of step 0.
+const START: &str = "start";
+/// The time after which the state of the cluster is read again without a notification.
+const POLL: Duration = Duration::from_millis(100);
+
+/// Runs the scenario once with the faults of the plan.
+///
+/// A failed step or a cluster that does not settle ends the run; the record says so. If `stop` becomes `true`, the run
+/// ends with [`Outcome::Interrupted`]. Dropping the future kills the program.
+///
+/// # Errors
+///
+/// If the cluster or the program cannot be started.
+pub(crate) async fn run(
+    scenario: &Scenario,
+    plan: &Plan,
+    settings: &RunSettings,
+    stop: &watch::Receiver<bool>,
+) -> Result<Record> {
+    let began = Instant::now();
+    let options = ClusterOptions { nodes: scenario.nodes, crds: scenario.crds.clone() };
+    let (cluster, commands) = Cluster::start(&options, plan).await?;
+    let play = async {
+        let Scenario { program, environment, directory, .. } = scenario;
+        let program = Program::new(program, environment, directory.as_deref(), settings.number, cluster.started())?;
+        let kubeconfig = program.write("kubeconfig-admin", &cluster.admin_kubeconfig())?;
+        let executor = Executor::new(cluster.client().clone(), kubeconfig, directory.clone(), settings.step);
+        let supervisor = Supervisor::new(&cluster, program, commands, settings.quiet);
+        let mut play = Play { cluster: &cluster, supervisor, settings, steps: Vec::new(), stop: stop.clone() };
+        let outcome = play.all(scenario, &executor).await?;
+        let Play { supervisor, steps, .. } = play;
+        // Writes of a program that ends do not belong to the last step.
+        cluster.begin_step(steps.len());
+        let grace = if outcome == Outcome::Interrupted { Duration::ZERO } else { settings.grace };
+        Ok((outcome, steps, supervisor.stop(grace).await))
+    };
+    let played: Result<_> = play.await;
+    let mut observed = cluster.finish().await;
+    let (outcome, mut steps, processes) = played?;
+    if observed.unrecorded_requests > 0 {
+        let sent = observed.requests.len() + observed.unrecorded_requests;
+        return Err(Error::Cluster(format!("the program sent {sent} requests, more than one run can record")));
+    }
+
+    for (step, revision) in steps.iter_mut().zip(&observed.revision_of_step) {
+        step.revision = *revision;
+    }
+    let last = observed.changes.partition_point(|change| change.step < steps.len());
+    violations::undo(&mut observed.end, &observed.changes.split_off(last));
+    observed.requests.retain(|request| request.step < steps.len());
+    let violations = violations::violations(&scenario.invariants, &steps, &observed.changes, &observed.end);
+    Ok(Record {
+        plan: plan.clone(),
+        outcome,
+        steps,
+        changes: observed.changes,
+        requests: observed.requests,
+        processes,
+        injections: observed.injections,
+        violations,
+        end: observed.end,
+        took: began.elapsed(),
+    })
+}
+
+/// The execution of the steps.
+struct Play<'r> {
+    cluster: &'r Cluster,
+    supervisor: Supervisor<'r>,
+    settings: &'r RunSettings,
+    /// The steps that have begun.
+    steps: Vec<StepRecord>,
+    stop: watch::Receiver<bool>,
+}
+
+impl Play<'_> {
+    /// Starts the program and executes the steps, each after the cluster has settled.
+    async fn all(&mut self, scenario: &Scenario, executor: &Executor) -> Result<Outcome> {
+        self.begin(START);
+        self.supervisor.start().await?;
+        let mut outcome = self.settle(future::ready(Ok(()))).await?;
+        for step in &scenario.steps {
+            if outcome != Outcome::Completed {
+                break;
+            }
+            self.begin(step.name());
+            outcome = self.settle(executor.execute(step)).await?;
+        }
+        Ok(outcome)
+    }
+
+    fn begin(&mut self, name: &str) {
+        self.cluster.begin_step(self.steps.len());
+        let started = self.cluster.started().elapsed();
+        self.steps.push(StepRecord { name: name.to_owned(), started, settled: None, revision: 0 });
+    }
+
+    /// Executes a step and waits until the cluster has settled. Everything that a fault holds back is released once
+    /// everything else has settled, also while the step is waiting.
+    async fn settle(&mut self, work: impl Future<Output = Result<(), String>>) -> Result<Outcome> {
+        let step = self.steps.len() - 1;
+        let mut settling = Settling::new(self.settings.quiet, Instant::now());
+        // `None` until the step is done.
+        let mut deadline = None;
+        let mut work = pin!(work);
+        loop {
+            let now = Instant::now();
+            let activity = self.cluster.activity();
+            let starting = activity.is_starting || self.supervisor.is_waiting();
+            let wake = match settling.state(&activity, starting, now) {
+                State::Settled if activity.is_holding => {
+                    self.cluster.release();
+                    settling.restart(now);
+                    continue;
+                }
+                State::Settled if deadline.is_some() => {
+                    self.steps[step].settled = Some(self.cluster.started().elapsed());
+                    return Ok(Outcome::Completed);
+                }
+                State::QuietUntil(at) => at.min(now + POLL),
+                State::Settled | State::Busy => now + POLL,
+            };
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                return Ok(Outcome::NotSettled { step });
+            }
+            tokio::select! {
+                done = &mut work, if deadline.is_none() => {
+                    if let Err(error) = done {
+                        return Ok(Outcome::StepFailed { step, error });
+                    }
+                    deadline = Some(Instant::now() + self.settings.step);
+                    // The program may not have noticed the step yet.
+                    settling.restart(Instant::now());
+                }
+                event = self.supervisor.next() => self.supervisor.handle(event).await?,
+                () = stopped(&mut self.stop) => return Ok(Outcome::Interrupted),
+                () = self.cluster.changed() => {}
+                () = sleep_until(wake) => {}
+            }
+        }
+    }
+}
+
+/// Waits until the user stops the exploration.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    if stop.wait_for(|stopped| *stopped).await.is_err() {
+        // Without a sender, nothing can stop it.
+        future::pending::<()>().await;
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests;

@@ -1,0 +1,124 @@
+//! The scenario of an exploration.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+use super::Invariant;
+use crate::{
+    error::Result,
+    steps::{self, Step},
+};
+
+/// A scenario: a program, and steps that give it work.
+///
+/// ```no_run
+/// use windlass_explore::{Exploration, Scenario, Step};
+///
+/// # async fn example() -> windlass_explore::Result<()> {
+/// let scenario = Scenario::new(["bin/operator", "--metrics-bind-address=0"])
+///     .crds(&["config/crd/bases"])?
+///     .step(Step::apply("create", include_str!("../../examples/websites/crds/websites.example.dev.yaml"))?);
+/// let results = Exploration::new(scenario).run(std::future::pending()).await?;
+/// assert!(results.is_clean());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The program and its arguments.
+    pub(crate) program: Vec<String>,
+    /// Variables in addition to those of this process.
+    pub(crate) environment: BTreeMap<String, String>,
+    /// The working directory of the program and of executable steps.
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) crds: Vec<Value>,
+    /// The number of simulated nodes.
+    pub(crate) nodes: usize,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) invariants: Vec<Invariant>,
+}
+
+impl Scenario {
+    /// Creates a scenario without steps for a program and its arguments.
+    ///
+    /// In the arguments, `{kubeconfig}` is replaced by the path of the kubeconfig, and `{port}` by a free port, which is
+    /// the same for all processes of a run.
+    #[must_use]
+    pub fn new<S: Into<String>>(program: impl IntoIterator<Item = S>) -> Self {
+        Self {
+            program: program.into_iter().map(Into::into).collect(),
+            environment: BTreeMap::new(),
+            directory: None,
+            crds: Vec::new(),
+            nodes: 0,
+            steps: Vec::new(),
+            invariants: Vec::new(),
+        }
+    }
+
+    /// Reads a scenario from files: the CRDs from files or directories, the steps from a directory, and the invariants
+    /// from a file.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read or is invalid.
+    pub fn open(crds: &[PathBuf], directory: &Path, invariants: Option<&Path>, program: Vec<String>) -> Result<Self> {
+        let mut scenario = Self::new(program).crds(crds)?;
+        scenario.steps = steps::steps(directory)?;
+        if let Some(path) = invariants {
+            scenario.invariants = Invariant::open(path)?;
+        }
+        Ok(scenario)
+    }
+
+    /// Adds the CRDs in files or directories.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read or contains another kind.
+    pub fn crds<P: AsRef<Path>>(mut self, paths: &[P]) -> Result<Self> {
+        for path in paths {
+            self.crds.extend(steps::crds(path.as_ref())?);
+        }
+        Ok(self)
+    }
+
+    /// Adds a step after the others.
+    #[must_use]
+    pub fn step(mut self, step: Step) -> Self {
+        self.steps.push(step);
+        self
+    }
+
+    /// Adds invariants.
+    #[must_use]
+    pub fn invariants(mut self, invariants: impl IntoIterator<Item = Invariant>) -> Self {
+        self.invariants.extend(invariants);
+        self
+    }
+
+    /// Sets a variable in the environment of the program.
+    #[must_use]
+    pub fn variable(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.environment.insert(name.into(), value.into());
+        self
+    }
+
+    /// Sets the working directory of the program and of executable steps. Defaults to that of this process.
+    #[must_use]
+    pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.directory = Some(directory.into());
+        self
+    }
+
+    /// Sets the number of simulated nodes. Defaults to 0: pods stay pending.
+    #[must_use]
+    pub fn nodes(mut self, nodes: usize) -> Self {
+        self.nodes = nodes;
+        self
+    }
+}

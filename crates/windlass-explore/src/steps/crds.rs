@@ -1,0 +1,37 @@
+//! CustomResourceDefinitions in files.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::{manifest, read_text, sorted_files};
+use crate::error::{Error, Result};
+
+const GROUP: &str = "apiextensions.k8s.io";
+const KIND: &str = "CustomResourceDefinition";
+
+/// Reads the CRDs in a file, or in the YAML files of a directory.
+pub(crate) fn crds(path: &Path) -> Result<Vec<Value>> {
+    let mut files = vec![path.to_owned()];
+    if path.is_dir() {
+        files = sorted_files(path)?;
+        files.retain(|file| is_manifest(file));
+    }
+    let mut crds = Vec::new();
+    for path in files {
+        let invalid = |reason| Error::Invalid { path: path.clone(), reason };
+        for document in manifest::read(&read_text(&path)?).map_err(invalid)? {
+            if document.kind.group != GROUP || document.kind.kind != KIND {
+                return Err(invalid(format!("line {}: {document} is not a {KIND}", document.line)));
+            }
+            crds.push(document.content);
+        }
+    }
+    Ok(crds)
+}
+
+/// Returns `true` for the name of a manifest. `kustomization.yaml` is none.
+fn is_manifest(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    matches!(extension, Some("yaml" | "yml" | "json")) && path.file_stem().is_none_or(|stem| stem != "kustomization")
+}
