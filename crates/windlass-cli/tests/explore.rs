@@ -103,6 +103,7 @@ fn errors_have_their_own_exit_code() {
 }
 
 #[test]
+#[ignore = "takes a minute: cargo xtask long explorations"]
 fn interrupt_prints_the_results_so_far_and_resume_continues() {
     let (steps, state) = (steps(), TempDir::new().unwrap());
     let flags = ["--output=json", "--resume", state.path().to_str().unwrap()];
