@@ -259,7 +259,9 @@ pub(crate) fn run(part: &Part) -> Result {
             succeed(cargo().args(["build", "--package", "windlass-explore", "--example", "websites"]))?;
             let explorations =
                 ["test", "--package", "windlass-explore", "--test", "explore", "--", "--include-ignored"];
-            succeed(cargo().args(explorations))
+            succeed(cargo().args(explorations))?;
+            let command = ["test", "--package", "windlass-cli", "--test", "explore", "--", "--ignored", "interrupt"];
+            succeed(cargo().args(command))
         }
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
         Part::Matrix { only, minor } => matrix(*only, minor),
