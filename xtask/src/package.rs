@@ -30,6 +30,7 @@ const CATEGORIES: &[&str] = &[
     "development-tools::procedural-macro-helpers",
     "development-tools::testing",
     "emulators",
+    "encoding",
     "network-programming",
     "parser-implementations",
     "simulation",

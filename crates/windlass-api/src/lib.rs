@@ -33,6 +33,7 @@
 //! openapi           the recorded schemas of the built-in kinds
 //! meta              the metadata of an encoded object
 //! content_hash      hashes of objects
+//! difference        the differences of two JSON values
 //! condition         conditions in the status of objects
 //! quota             the usage that resource quotas count
 //! quantity          quantities, such as `500m`
@@ -95,6 +96,7 @@ pub mod rbac;
 pub mod openapi;
 mod meta;
 mod content_hash;
+pub mod difference;
 #[cfg(feature = "k8s-openapi")]
 mod condition;
 pub mod quota;

@@ -22,7 +22,7 @@ use windlass_server::{
     TokenReviewer, TokenWebhook, User, parse_token_file,
 };
 
-use crate::{authorization, remote::Remote};
+use crate::{authorization, remote::Remote, time_limits::not_negative};
 
 /// The time between two reads of a file that can change.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(5);
@@ -96,10 +96,10 @@ pub(crate) struct AccessFlags {
     #[arg(long, value_name = "FILE")]
     authorization_webhook_config_file: Option<PathBuf>,
     /// Time for which the webhook's decisions that allow requests are cached; 0 for none. Defaults to 5m
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = not_negative)]
     authorization_webhook_cache_authorized_ttl: Option<Duration>,
     /// Time for which its other decisions are cached; 0 for none. Defaults to 30s
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = not_negative)]
     authorization_webhook_cache_unauthorized_ttl: Option<Duration>,
     /// Version of the SubjectAccessReviews that it gets: v1 or v1beta1. Defaults to v1beta1
     #[arg(long, value_name = "VERSION")]
@@ -145,7 +145,7 @@ struct TokenWebhookFlags {
     #[arg(long, value_name = "FILE")]
     authentication_token_webhook_config_file: Option<PathBuf>,
     /// Time for which its answers are cached; 0 for none. Defaults to 2m
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = not_negative)]
     authentication_token_webhook_cache_ttl: Option<Duration>,
     /// Version of the TokenReviews that it gets: v1 or v1beta1. Defaults to v1beta1
     #[arg(long, value_name = "VERSION")]
@@ -210,12 +210,6 @@ struct Watched {
 fn pair(text: &str) -> Result<(String, String), String> {
     let (claim, value) = text.split_once('=').ok_or_else(|| "expected CLAIM=VALUE".to_owned())?;
     Ok((claim.trim().to_owned(), value.trim().to_owned()))
-}
-
-/// Parses a duration in Go's notation, which may be zero.
-fn duration(text: &str) -> Result<Duration, String> {
-    let duration = windlass_api::parse_duration(text).map_err(|error| error.to_string())?;
-    duration.try_into().map_err(|_| "expected a duration that is not negative, such as 2m".to_owned())
 }
 
 fn read(path: &Path) -> Result<String, String> {

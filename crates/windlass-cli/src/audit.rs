@@ -19,7 +19,7 @@ use windlass_server::{
     AuditWebhookOptions,
 };
 
-use crate::remote::Remote;
+use crate::{remote::Remote, time_limits::not_negative};
 
 /// The prefix of all flags of the audit log.
 pub(crate) const PREFIX: &str = "audit-";
@@ -55,7 +55,7 @@ pub(crate) struct AuditFlags {
     #[arg(long, value_name = "FILE")]
     audit_webhook_config_file: Option<String>,
     /// Time before the first retry of a failed request to the webhook. Defaults to 10s
-    #[arg(long, value_name = "DURATION", value_parser = duration, alias = "audit-webhook-batch-initial-backoff")]
+    #[arg(long, value_name = "DURATION", value_parser = not_negative, alias = "audit-webhook-batch-initial-backoff")]
     audit_webhook_initial_backoff: Option<Duration>,
     #[command(flatten)]
     webhook: WebhookFlags,
@@ -97,7 +97,7 @@ macro_rules! backend_flags {
                 id = concat!("audit-", $backend, "-batch-max-wait"),
                 long = concat!("audit-", $backend, "-batch-max-wait"),
                 value_name = "DURATION",
-                value_parser = duration
+                value_parser = not_negative
             )]
             max_wait: Option<Duration>,
             /// Limit the rate of batches
@@ -201,11 +201,6 @@ fn set<T>(option: &mut T, flag: Option<T>) {
 /// Returns the path of a flag. An empty one disables what the flag names, as in kube-apiserver.
 fn given(flag: Option<&String>) -> Option<PathBuf> {
     flag.filter(|path| !path.is_empty()).map(PathBuf::from)
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let duration = windlass_api::parse_duration(text).map_err(|error| error.to_string())?;
-    Duration::try_from(duration).map_err(|_| "expected a duration that is not negative, such as 30s".to_owned())
 }
 
 impl AuditFlags {

@@ -31,6 +31,12 @@ impl TimeLimits {
     }
 }
 
+/// Parses a duration in Go's notation, which may be zero.
+pub(crate) fn not_negative(text: &str) -> Result<Duration, String> {
+    let duration = windlass_api::parse_duration(text).map_err(|error| error.to_string())?;
+    duration.try_into().map_err(|_| "expected a duration that is not negative, such as 30s".to_owned())
+}
+
 /// Parses a positive duration in Go's notation.
 pub(crate) fn positive(text: &str) -> Result<Duration, String> {
     let duration = windlass_api::parse_duration(text).map_err(|error| error.to_string())?;

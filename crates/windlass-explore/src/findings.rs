@@ -3,11 +3,9 @@
 use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
+use windlass_api::difference::Difference;
 
-use crate::{
-    normal::Difference,
-    record::{ChangeVerb, ObjectName},
-};
+use crate::record::{ChangeVerb, ObjectName};
 
 mod baseline;
 mod overwrites;

@@ -5,15 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use windlass_api::difference::{differences, starred_path};
 
 use crate::record::{CONFLICT, ObjectName, Record};
 
 mod names;
 mod patterns;
-mod difference;
 
-pub use difference::Difference;
-pub(crate) use difference::{differences, starred_path};
 pub(crate) use names::Names;
 pub(crate) use patterns::Patterns;
 

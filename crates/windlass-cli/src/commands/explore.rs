@@ -14,6 +14,8 @@ use windlass_api::ErrorChain;
 use windlass_explore::{Exploration, Plan, Results, Scenario, exploration::Progress, report};
 use windlass_runtime::shutdown;
 
+use crate::time_limits::not_negative;
+
 /// The exit code if there are findings.
 const FINDINGS: u8 = 1;
 /// The exit code if the exploration failed. clap uses it for invalid arguments, too.
@@ -39,7 +41,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: u16,
     /// Time after which no further plan starts
-    #[arg(long, value_name = "DURATION", default_value = "20m", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "20m", value_parser = not_negative)]
     time_limit: Duration,
     /// Number of simulated nodes. Without nodes, pods stay pending
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=100))]
@@ -145,11 +147,6 @@ fn line(progress: &Progress) -> String {
     let (minutes, seconds) = (seconds / 60, seconds % 60);
     let noun = if *findings == 1 { "finding" } else { "findings" };
     format!("{done}/{total}, {findings} {noun}, {minutes}:{seconds:02} left: {message}")
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let duration = windlass_api::parse_duration(text).map_err(|error| error.to_string())?;
-    duration.try_into().map_err(|_| "a duration cannot be negative".to_owned())
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use windlass_client::Client;
 use windlass_load::{Keep, Load, Size, Workload, report};
 use windlass_runtime::shutdown;
 
-use crate::connection::Connection;
+use crate::{connection::Connection, time_limits::not_negative};
 
 /// The flags of `windlass load`.
 #[derive(Args, Debug)]
@@ -41,7 +41,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", requires = "duration")]
     churn: Option<f64>,
     /// Duration of the churn
-    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "churn")]
+    #[arg(long, value_name = "DURATION", value_parser = not_negative, requires = "churn")]
     duration: Option<Duration>,
     /// Factor for the number of gets and lists; 0 for none
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
@@ -59,7 +59,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     connections: u32,
     /// Time limit of each wait for the controllers, and of the deletion at the end
-    #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = not_negative)]
     timeout: Duration,
     /// Format of the report on standard output
     #[arg(long, short, value_name = "FORMAT", default_value = "text")]
@@ -157,11 +157,6 @@ impl FromStr for Parameter {
     }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
-    let duration = windlass_api::parse_duration(text).map_err(|error| error.to_string())?;
-    duration.try_into().map_err(|_| "a duration cannot be negative".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
@@ -185,7 +180,10 @@ mod tests {
         assert!(error(&["--set", "size"]).contains("expected NAME=NUMBER"));
         assert!(error(&["--set", "size=big"]).contains("\"big\" is not a number"));
         assert!(error(&["--nodes", "0"]).contains("0 is not in"));
-        assert!(error(&["--timeout=-5s"]).contains("'-5s' for '--timeout <DURATION>': a duration cannot be negative"));
+        assert!(
+            error(&["--timeout=-5s"])
+                .contains("'-5s' for '--timeout <DURATION>': expected a duration that is not negative")
+        );
         let parsed = options(&["--set", "size=5", "--set", "pods=1.5"]).unwrap();
         assert_eq!(parsed.set[1], Parameter { name: "pods".to_owned(), value: 1.5 });
     }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde_json::Value;
+use windlass_api::difference::differences;
 
 use crate::{
     plan::{Plan, Point},
@@ -162,7 +163,7 @@ impl Builder {
 }
 
 fn changed_fields(before: &Value, after: &Value) -> Vec<String> {
-    let mut fields: Vec<_> = crate::normal::differences(before, after)
+    let mut fields: Vec<_> = differences(before, after)
         .into_iter()
         .map(|difference| difference.path.split('/').take(2).collect::<Vec<_>>().join("."))
         .collect();

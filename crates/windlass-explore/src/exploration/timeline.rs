@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use windlass_api::difference::differences;
 
 use crate::{
     findings::Finding,
-    normal::differences,
     plan::ChangeVerb,
     record::{Actor, Change, Outcome, ProcessEnd, Record, Request},
 };

@@ -142,8 +142,10 @@ fn without_numbers(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use windlass_api::difference::{Difference, Part};
+
     use super::*;
-    use crate::{exploration::simulated::object, normal::Difference};
+    use crate::exploration::simulated::object;
 
     #[test]
     fn texts_state_the_difference() {
@@ -151,7 +153,10 @@ mod tests {
         let churn = |found| Finding::Churn { object: object.clone(), verb: ChangeVerb::Create, expected: 1..=2, found };
         assert_eq!(churn(3).to_string(), "pods/default/web-* was created 3 times, expected 1 to 2");
         assert_eq!(churn(0).to_string(), "pods/default/web-* was created never, expected 1 to 2");
-        let field = |path: &str| Difference { path: path.into(), expected: "1".into(), found: "2".into() };
+        let field = |path: &str| {
+            let (path, expected, found) = (path.to_owned(), "1".to_owned(), "2".to_owned());
+            Difference { path, part: Part::Value, expected, found }
+        };
         let different = Finding::Different { object, fields: "abcdef".split("").skip(1).take(6).map(field).collect() };
         let text = different.to_string();
         assert!(text.starts_with("pods/default/web-* ends differently: a is 2, expected 1; b is 2"), "{text}");

@@ -1,6 +1,6 @@
-//! The differences of two values, by path.
+//! The differences of two JSON values, by path. Reports of fault explorations print them.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,28 +9,65 @@ use serde_json::Value;
 const LONGEST: usize = 120;
 const CONTEXT: usize = 20;
 
+/// The text of a value that does not exist.
+const MISSING: &str = "missing";
+
 /// A difference of two values at a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// The path, such as `status/conditions/0/reason`.
+    /// The path, such as `status/conditions/0/reason`. A slash in a name is `~1`.
     pub path: String,
-    /// The value in the runs without faults. A long value is cut.
+    /// The parts that differ.
+    pub part: Part,
+    /// The expected value as JSON, or `missing`. A long value is cut.
     pub expected: String,
-    /// The value in this run. A long value is cut.
+    /// The found value as JSON, or `missing`. A long value is cut.
     pub found: String,
 }
 
-/// Returns the paths at which two values differ.
-pub(crate) fn differences(expected: &Value, found: &Value) -> Vec<Difference> {
+/// The parts of two values that differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Part {
+    /// The values at the path.
+    Value,
+    /// An element that one of two lists of different lengths lacks, or has less often. The path is that of the list.
+    Element,
+}
+
+/// Returns the differences of two values.
+///
+/// Lists of equal length are compared by index. `null` and a missing field are equal.
+///
+/// ```
+/// use windlass_api::difference::differences;
+///
+/// let differences = differences(&serde_json::json!({"spec": {"replicas": 3}}), &serde_json::json!({"spec": {}}));
+/// assert_eq!(differences[0].to_string(), "spec/replicas is missing, not 3");
+/// ```
+#[must_use]
+pub fn differences(expected: &Value, found: &Value) -> Vec<Difference> {
     let mut differences = Vec::new();
     collect("", expected, found, &mut differences);
     differences
 }
 
-/// Returns the path with `*` for list indexes.
-pub(crate) fn starred_path(path: &str) -> String {
+/// Returns a path with `*` instead of list indexes.
+#[must_use]
+pub fn starred_path(path: &str) -> String {
     let star = |part| if is_index(part) { "*" } else { part };
     path.split('/').map(star).collect::<Vec<_>>().join("/")
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, part, expected, found } = self;
+        match part {
+            Part::Value => write!(f, "{path} is {found}, not {expected}"),
+            Part::Element if found == MISSING => write!(f, "{path} lacks {expected}"),
+            Part::Element => write!(f, "{path} has {found} as well"),
+        }
+    }
 }
 
 fn is_index(part: &str) -> bool {
@@ -54,14 +91,16 @@ fn collect(path: &str, expected: &Value, found: &Value, differences: &mut Vec<Di
         }
         (Value::Array(a), Value::Array(b)) => {
             let (missing, extra) = (without(a, b), without(b, a));
-            let difference = |expected: String, found: String| Difference { path: path.to_owned(), expected, found };
-            differences.extend(missing.into_iter().map(|value| difference(brief(value, 0), "missing".to_owned())));
-            differences.extend(extra.into_iter().map(|value| difference("missing".to_owned(), brief(value, 0))));
+            let difference =
+                |expected, found| Difference { path: path.to_owned(), part: Part::Element, expected, found };
+            differences.extend(missing.into_iter().map(|value| difference(brief(value, 0), MISSING.to_owned())));
+            differences.extend(extra.into_iter().map(|value| difference(MISSING.to_owned(), brief(value, 0))));
         }
         (a, b) if a != b => {
             let (expected, found) = (a.to_string(), b.to_string());
             let same = expected.chars().zip(found.chars()).take_while(|(a, b)| a == b).count();
-            differences.push(Difference { path: path.to_owned(), expected: brief(a, same), found: brief(b, same) });
+            let (expected, found) = (brief(a, same), brief(b, same));
+            differences.push(Difference { path: path.to_owned(), part: Part::Value, expected, found });
         }
         _ => {}
     }
@@ -84,7 +123,7 @@ fn without<'v>(list: &'v [Value], other: &[Value]) -> Vec<&'v Value> {
 /// characters.
 fn brief(value: &Value, same: usize) -> String {
     let text = match value {
-        Value::Null => return "missing".to_owned(),
+        Value::Null => return MISSING.to_owned(),
         value => value.to_string(),
     };
     let length = text.chars().count();
@@ -105,15 +144,14 @@ mod tests {
     use super::*;
 
     fn text(expected: &Value, found: &Value) -> Vec<String> {
-        let differences = differences(expected, found);
-        differences.into_iter().map(|one| format!("{}: {} → {}", one.path, one.expected, one.found)).collect()
+        differences(expected, found).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn differences_have_their_path() {
-        let differences = text(&json!({"a": [1, {"b/c": 2}], "d": 3}), &json!({"a": [1, {"b/c": "x"}]}));
-        assert_eq!(differences, [r#"a/1/b~1c: 2 → "x""#, "d: 3 → missing"]);
-        assert_eq!(starred_path("a/1/b~1c"), "a/*/b~1c");
+        let (expected, found) = (json!({"a": [1, {"b/c": 2}], "d": 3}), json!({"a": [1, {"b/c": "x"}]}));
+        assert_eq!(text(&expected, &found), [r#"a/1/b~1c is "x", not 2"#, "d is missing, not 3"]);
+        assert_eq!(starred_path(&differences(&expected, &found)[0].path), "a/*/b~1c");
     }
 
     #[test]
@@ -121,16 +159,15 @@ mod tests {
         let element = |name: &str| json!({"name": name});
         let expected = json!({"list": [element("a"), element("b"), element("b")]});
         let differences = text(&expected, &json!({"list": [element("b"), element("c")]}));
-        let expected =
-            [r#"list: {"name":"a"} → missing"#, r#"list: {"name":"b"} → missing"#, r#"list: missing → {"name":"c"}"#];
+        let expected = [r#"list lacks {"name":"a"}"#, r#"list lacks {"name":"b"}"#, r#"list has {"name":"c"} as well"#];
         assert_eq!(differences, expected);
     }
 
     #[test]
     fn long_values_are_cut_around_the_difference() {
         let long = |end: &str| json!(format!("{}{end}", "x".repeat(500)));
-        let differences = text(&long("end"), &long("END"));
-        assert!(differences[0].starts_with(": …xxx") && differences[0].contains(r#"end" → …x"#), "{}", differences[0]);
-        assert!(differences[0].len() < 300, "{}", differences[0]);
+        let difference = differences(&long("end"), &long("END")).remove(0);
+        assert!(difference.expected.starts_with("…xxx") && difference.expected.ends_with(r#"end""#), "{difference}");
+        assert!(difference.found.ends_with(r#"END""#) && difference.to_string().len() < 300, "{difference}");
     }
 }
