@@ -65,6 +65,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
+#[ignore = "takes a minute: cargo xtask long explorations"]
 fn a_finding_is_reported() {
     let (steps, report) = (steps(), TempDir::new().unwrap());
     let directory = report.path().to_str().unwrap();

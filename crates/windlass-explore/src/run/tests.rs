@@ -168,6 +168,7 @@ async fn crash_starts_another_process() {
 }
 
 #[tokio::test]
+#[ignore = "waits for leases: cargo xtask long explorations"]
 async fn run_waits_until_the_next_process_leads() {
     let plan = "crash@2:create:secrets/default/key";
     let record = record(&scenario("elected").step(create()), plan, &settings()).await;
@@ -213,6 +214,7 @@ async fn program_that_always_exits_does_not_settle() {
 }
 
 #[tokio::test]
+#[ignore = "waits for leases: cargo xtask long explorations"]
 async fn deposed_leader_writes_after_its_successor() {
     let plan = "deposed@2:create:secrets/default/key";
     // The quiet time is also the time for the successor to work.
