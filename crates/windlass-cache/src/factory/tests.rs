@@ -86,7 +86,7 @@ async fn dynamic_and_metadata_informers_follow_any_resource() {
             Request::Watch(options) => format!("{:?}", options.content),
         })
         .collect();
-    assert_eq!(contents.into_iter().collect::<Vec<_>>(), ["Metadata", "Object"]);
+    assert_eq!(contents.into_iter().collect::<Vec<_>>(), ["AllFields", "Metadata"]);
     soon(factory.shutdown()).await;
 }
 
