@@ -19,7 +19,7 @@ use crate::{
     config_error::ConfigError,
     field_manager,
     negotiation::{Encodable, Negotiation},
-    operation::Operation,
+    operation::{Operation, Verb},
     pipeline::{Policy, Reading, Sending, Throttle},
     request::{RequestError, Target},
     response, transcoded,
@@ -356,7 +356,7 @@ impl Client {
         let header = |request: &Request<Bytes>| request.headers().get(header::CONTENT_TYPE).cloned();
         let is_converted = header(&preferred) != header(&request);
         match self.execute(preferred, operation).await {
-            Err(ListWatchError::Status(status)) if is_about_encoding(status.code, is_converted) => {
+            Err(ListWatchError::Status(status)) if is_about_encoding(status.code, operation.verb, is_converted) => {
                 let outcome = self.execute(request, operation).await;
                 // Otherwise the code had another reason, such as a webhook that uses it.
                 if !matches!(&outcome, Err(ListWatchError::Status(again)) if again.code == status.code) {
@@ -393,10 +393,10 @@ impl Client {
     }
 }
 
-/// Reports whether the server may have rejected the encoding of a request: that of the response, or that of the body if it
-/// was converted.
-const fn is_about_encoding(code: u16, is_converted: bool) -> bool {
-    code == 406 || code == 415 && is_converted
+/// Reports whether the server may have rejected the encoding of a request: that of the response, or that of the body. The
+/// body of a patch is about the encoding only if it was converted.
+const fn is_about_encoding(code: u16, verb: Verb, is_converted: bool) -> bool {
+    code == 406 || code == 415 && (is_converted || !matches!(verb, Verb::Patch | Verb::Apply))
 }
 
 #[cfg(test)]
