@@ -1,9 +1,15 @@
 //! The keys of a resource by the value of its indexed field.
 //!
 //! An index is built from one range on its first use, and kept current by the events that the watch cache dispatches.
-//! It needs a reference per object. The caller reads the values at the revision of the index, from the storage.
+//! It needs a reference per object, in a tree. The caller reads the values at the revision of the index, from the storage.
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    mem,
+    ops::Bound::{Included, Unbounded},
+    sync::Arc,
+    time::Duration,
+};
 
 use hashbrown::HashMap;
 use tokio::time;
@@ -39,9 +45,9 @@ enum State {
     Complete(Revision),
 }
 
-/// The sorted keys of each value.
+/// The sorted keys of each value. Trees, because one value can have the keys of all objects.
 #[derive(Debug, Default)]
-pub(super) struct Keys(HashMap<Box<str>, Vec<Arc<str>>>);
+pub(super) struct Keys(HashMap<Box<str>, BTreeSet<Arc<str>>>);
 
 /// A change of a key's value. Empty values are omitted.
 #[derive(Debug)]
@@ -83,10 +89,9 @@ impl<D: Default + Send + Sync + 'static> WatchCache<D> {
         let revision = *self.shared.position.borrow();
         let index = fan_out.indexes.get(resource).filter(|index| index.is_complete_at(revision));
         let Some(index) = index else { return Ok(None) };
-        let keys = index.keys.0.get(&*selected.value).map(Vec::as_slice).unwrap_or_default();
-        let first = keys.partition_point(|key| **key < *topic);
-        let keys = keys[first..].iter().take_while(|key| key.starts_with(topic)).take(limit + 1);
-        let keys: Vec<_> = keys.cloned().collect();
+        let keys = index.keys.0.get(&*selected.value).into_iter();
+        let keys = keys.flat_map(|keys| keys.range::<str, _>((Included(topic), Unbounded)));
+        let keys: Vec<_> = keys.take_while(|key| key.starts_with(topic)).take(limit + 1).cloned().collect();
         Ok((keys.len() <= limit).then_some(FoundKeys { revision, keys }))
     }
 
@@ -216,12 +221,8 @@ impl Keys {
     fn insert(&mut self, key: &Arc<str>, value: Option<&str>) {
         let Some(value) = value.filter(|value| !value.is_empty()) else { return };
         match self.0.get_mut(value) {
-            Some(keys) => {
-                if let Err(at) = keys.binary_search(key) {
-                    keys.insert(at, Arc::clone(key));
-                }
-            }
-            None => drop(self.0.insert(value.into(), vec![Arc::clone(key)])),
+            Some(keys) => drop(keys.insert(Arc::clone(key))),
+            None => drop(self.0.insert(value.into(), BTreeSet::from([Arc::clone(key)]))),
         }
     }
 
@@ -230,9 +231,7 @@ impl Keys {
         if let Some(before) = before
             && let Some(keys) = self.0.get_mut(&before)
         {
-            if let Ok(at) = keys.binary_search(&key) {
-                keys.remove(at);
-            }
+            keys.remove(&key);
             if keys.is_empty() {
                 self.0.remove(&before);
             }

@@ -12,6 +12,8 @@ pub(super) struct Initial {
     values: std::vec::IntoIter<CompactValue>,
     /// The number of values that the allocation has room for.
     slots: usize,
+    /// The size of the bodies that only the watch keeps in memory.
+    bodies: usize,
     /// `true` if only the watch keeps the bodies in memory.
     is_loaded: bool,
     /// The bytes that the values occupy; `None` without values.
@@ -21,8 +23,9 @@ pub(super) struct Initial {
 impl Initial {
     pub(super) fn new(values: Vec<CompactValue>, is_loaded: bool) -> Self {
         let held = (!values.is_empty()).then(HeldBytes::default);
-        let initial = Self { slots: values.capacity(), values: values.into_iter(), is_loaded, held };
-        initial.count();
+        let bodies = if is_loaded { size(&values) } else { 0 };
+        let initial = Self { slots: values.capacity(), values: values.into_iter(), bodies, is_loaded, held };
+        initial.report();
         initial
     }
 
@@ -39,20 +42,28 @@ impl Initial {
 
     /// Removes the first values.
     pub(super) fn remove(&mut self, count: usize) {
+        let values = self.values.as_slice();
+        if self.is_loaded {
+            self.bodies -= size(&values[..values.len().min(count)]);
+        }
         self.values.by_ref().take(count).for_each(drop);
         if self.values.as_slice().is_empty() {
             // An iterator keeps the allocation of all its values.
             (self.values, self.slots) = (Vec::new().into_iter(), 0);
         }
-        self.count();
+        self.report();
     }
 
-    fn count(&self) {
-        let Some(held) = &self.held else { return };
-        let bodies = self.values.as_slice().iter().map(|value| value.body.size());
-        let bodies: usize = if self.is_loaded { bodies.sum() } else { 0 };
-        held.set(self.slots * size_of::<CompactValue>() + bodies);
+    fn report(&self) {
+        if let Some(held) = &self.held {
+            held.set(self.slots * size_of::<CompactValue>() + self.bodies);
+        }
     }
+}
+
+/// Returns the size of the bodies of values.
+fn size(values: &[CompactValue]) -> usize {
+    values.iter().map(|value| value.body.size()).sum()
 }
 
 impl Drop for Initial {
