@@ -17,6 +17,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, mpsc};
 use tower::Service as _;
 use windlass_api::{Entropy, Status};
+use windlass_client::Verb;
 use windlass_serve::{Application, Connection, RequestBody};
 use windlass_server::{Server, Service, User};
 
@@ -40,7 +41,7 @@ mod write;
 pub(crate) use self::frames::Frames;
 use self::{
     answer::{Answer, Body, failure},
-    call::{Call, Verb},
+    call::Call,
     gates::{Gates, View},
     incarnation::Incarnation,
 };

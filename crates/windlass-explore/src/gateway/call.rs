@@ -2,6 +2,7 @@
 
 use http::{Method, Uri};
 use percent_encoding::percent_decode_str;
+use windlass_client::Verb;
 
 use crate::record::ObjectName;
 
@@ -22,19 +23,6 @@ pub(crate) struct Call {
     /// Empty for the object itself.
     pub(crate) subresource: String,
     pub(crate) query: Query,
-}
-
-/// The verb of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verb {
-    Get,
-    List,
-    Watch,
-    Create,
-    Update,
-    Patch,
-    Delete,
-    DeleteCollection,
 }
 
 /// The parameters of a query, encoded, in their order.

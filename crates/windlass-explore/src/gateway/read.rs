@@ -5,11 +5,12 @@ use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Collected};
 use serde_json::{Value, json};
 use windlass_api::{GroupResource, Status};
+use windlass_client::Verb;
 
 use super::{
     Gateway, answer,
     answer::{Answer, failure},
-    call::{Call, Verb},
+    call::Call,
     retargeted,
 };
 use crate::history::text;

@@ -6,15 +6,9 @@ use bytes::Bytes;
 use http::{Method, Request, header};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
+use windlass_client::Verb;
 
-use super::{
-    Gateway, answer,
-    answer::Answer,
-    call::{Call, Verb},
-    incarnation::Incarnation,
-    retargeted,
-    strikes::Before,
-};
+use super::{Gateway, answer, answer::Answer, call::Call, incarnation::Incarnation, retargeted, strikes::Before};
 use crate::{
     history::{Claim, Target, changed_fields, is_recorded, is_removed, text},
     injection::Command,
