@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 use windlass_api::{BoxError, Entropy};
 use windlass_bench::process;
-use windlass_client::{Client, Config};
+use windlass_client::Client;
 
 use self::{
     latency::{MERGE, Probes},
@@ -30,7 +30,7 @@ use self::{
 };
 use crate::{
     objects::{APPLY, JSON},
-    request::send_as,
+    request::{json_client, send_as},
 };
 
 /// The flags of `windlass-bench deployments`.
@@ -91,7 +91,7 @@ const QUIET: Duration = Duration::from_secs(3);
 const COUNTED_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(options: Options) -> Result<(), BoxError> {
-    let client = connect(&options)?;
+    let client = json_client(&options.kubeconfig)?;
     let bench = Bench { client, namespace: format!("bench-{}", Entropy::os().name_suffix(6)), options };
     let limit = Duration::from_secs(bench.options.within);
     timeout(limit, bench.run()).await.map_err(|_| format!("not done within {} s", limit.as_secs()))?
@@ -222,7 +222,7 @@ impl Bench {
         if !self.options.latencies {
             return Ok(None);
         }
-        Probes::start(|| connect(&self.options), &self.namespace).await.map(Some)
+        Probes::start(|| json_client(&self.options.kubeconfig), &self.namespace).await.map(Some)
     }
 
     /// Measures the CPU time of the control plane without load.
@@ -240,7 +240,7 @@ impl Bench {
     async fn churn(&self, tables: &mut String) -> Result<(), BoxError> {
         let (probes, cpu, started) = (self.probes().await?, self.cpu()?, Instant::now());
         let Options { churn, churn_rate, .. } = self.options;
-        let client = connect(&self.options)?;
+        let client = json_client(&self.options.kubeconfig)?;
         let deleted = churn::delete(&client, &self.namespace, churn_rate, Duration::from_secs(churn)).await?;
         let (seconds, cores) = (started.elapsed().as_secs_f64(), self.cores(&cpu, started)?);
         let running: usize = pods::running(&self.client, &self.namespace).await?.values().sum();
@@ -337,10 +337,6 @@ impl Bench {
     async fn send(&self, method: Method, path: &str, kind: &str, body: &Value) -> Result<Bytes, BoxError> {
         send_as(&self.client, method, path, kind, body).await
     }
-}
-
-fn connect(options: &Options) -> Result<Client, BoxError> {
-    Ok(Client::new(Config::from_file(&options.kubeconfig)?)?.without_rate_limit())
 }
 
 fn print(bench: &str, figures: &Figures) {

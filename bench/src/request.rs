@@ -1,13 +1,21 @@
 //! Single requests with the windlass client.
 
+use std::path::Path;
+
 use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 use windlass_api::BoxError;
-use windlass_client::Client;
+use windlass_client::{Client, Config, ContentType};
 
 use crate::objects::JSON;
+
+/// Returns a client without a rate limit that gets JSON, for benchmarks that read the bodies of events on their own.
+pub(crate) fn json_client(kubeconfig: &Path) -> Result<Client, BoxError> {
+    let config = Config::from_file(kubeconfig)?.with_content_type(ContentType::Json);
+    Ok(Client::new(config)?.without_rate_limit())
+}
 
 /// Sends a request and reads the response.
 pub(crate) async fn send(client: &Client, method: Method, path: &str, body: &Value) -> Result<Bytes, BoxError> {

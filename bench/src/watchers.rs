@@ -17,10 +17,15 @@ use tokio::{
     time::Instant,
 };
 use windlass_api::{BoxError, Entropy, EventType, ListWatch, ListWatchError, RawEvent, Resource, WatchOptions};
-use windlass_client::{Client, Config, ResourceListWatch};
+use windlass_client::{Client, ResourceListWatch};
 use windlass_server::Server;
 
-use crate::{median, objects::config_map, rate, request::send};
+use crate::{
+    median,
+    objects::config_map,
+    rate,
+    request::{json_client, send},
+};
 
 /// The flags of `windlass-bench watchers`.
 #[derive(Args, Debug)]
@@ -133,7 +138,7 @@ impl Stage {
             }
             // Clients with the same configuration share its connections.
             Some(path) => {
-                let connect = || Ok::<_, BoxError>(Client::new(Config::from_file(path)?)?);
+                let connect = || json_client(path);
                 (connect()?, (0..connections).map(|_| connect()).collect::<Result<_, _>>()?)
             }
         };
