@@ -21,7 +21,7 @@ use std::{
 
 use futures::future::{join_all, try_join_all};
 use windlass_client::{
-    Client, Config,
+    Client, Config, ContentType,
     config::{Kubeconfig, Selection},
 };
 
@@ -98,7 +98,8 @@ async fn execute(mut command: Command) -> Result {
 impl Server {
     fn of(path: &str) -> Result<Self> {
         let kubeconfig = Kubeconfig::read(path)?;
-        let config = Config::from_kubeconfig(&kubeconfig, &Selection::default())?;
+        // The bodies of lists and events are compared as JSON.
+        let config = Config::from_kubeconfig(&kubeconfig, &Selection::default())?.with_content_type(ContentType::Json);
         let name = config.server.to_string();
         Ok(Self { name, client: Client::new(config)?.without_rate_limit() })
     }
