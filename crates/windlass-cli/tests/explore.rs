@@ -57,12 +57,14 @@ async fn operator_at_fixed_port() {
     let port: u16 = env::args().find_map(|argument| argument.parse().ok()).unwrap();
     let forwarded = TcpListener::bind(("127.0.0.1", port)).unwrap();
     let child = Command::new("setsid").args(["sleep", &env::var(MARK).unwrap()]).stdout(Stdio::null()).spawn();
-    let state = [fixed.err().map(|error| error.to_string()), file.err().map(|error| error.to_string())];
-    let state = ConfigMap::named("state").in_namespace("default").with(|state_map| {
-        let value = if child.is_ok() { format!("{state:?}") } else { "no child".to_owned() };
-        state_map.data = Some([("errors".to_owned(), value), ("port".to_owned(), port.to_string())].into());
+    let errors = format!("{:?}", [fixed.as_ref().err(), file.as_ref().err(), child.as_ref().err()]);
+    let state = ConfigMap::named("state").in_namespace("default").with(|state| {
+        state.data = Some([("errors".to_owned(), errors), ("port".to_owned(), port.to_string())].into());
     });
-    Client::try_default().await.unwrap().create(&state).await.unwrap();
+    let client = Client::try_default().await.unwrap();
+    client.create(&state).await.unwrap();
+    // A run waits until the program watches something.
+    let _watch = client.watch::<ConfigMap>().await.unwrap();
     for connection in forwarded.incoming() {
         connection.unwrap().write_all(b"forwarded").unwrap();
     }
@@ -74,7 +76,7 @@ async fn operator_at_fixed_port() {
 async fn step_of_operator_at_fixed_port() {
     let state = Client::try_default().await.unwrap().get::<ConfigMap>("state").await.unwrap();
     let data = state.data.as_ref().unwrap();
-    assert_eq!(data["errors"], "[None, None]");
+    assert_eq!(data["errors"], "[None, None, None]");
     let mut text = String::new();
     TcpStream::connect(("127.0.0.1", data["port"].parse().unwrap())).unwrap().read_to_string(&mut text).unwrap();
     assert_eq!(text, "forwarded");
@@ -97,6 +99,7 @@ async fn operator_in_pod() {
         state.data = Some([("phase".to_owned(), phase.unwrap_or_default()), ("host".to_owned(), host)].into());
     });
     client.create(&state).await.unwrap();
+    let _watch = client.watch::<ConfigMap>().await.unwrap();
     future::pending::<()>().await;
 }
 
@@ -206,7 +209,8 @@ fn program_in_cluster_uses_its_service_account_and_pod() {
                 condition: \"object.data == {'phase': 'Running', 'host': 'operator-0'}\"}";
     fs::write(steps.path().join("1-started.wait.yaml"), wait).unwrap();
     let flags = ["--plan=none", "--in-cluster=system/operator-0"];
-    let Output { status, stdout, stderr } = explore_program(steps.path(), &flags, &["operator_in_pod"]).output().unwrap();
+    let Output { status, stdout, stderr } =
+        explore_program(steps.path(), &flags, &["operator_in_pod"]).output().unwrap();
     assert_eq!(status.code(), Some(0), "{}\n{}", text(&stdout), text(&stderr));
 }
 

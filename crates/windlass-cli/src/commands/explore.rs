@@ -146,7 +146,9 @@ impl Options {
         match Isolation::with_this_program().await {
             Ok(isolation) => Ok(Some(isolation)),
             Err(error) if self.isolation == Mode::Auto && self.in_cluster.is_none() => {
-                eprintln!("{error}; it shares ports and files with this machine, and with other runs if --jobs is above 1");
+                eprintln!(
+                    "{error}; it shares ports and files with this machine, and with other runs if --jobs is above 1"
+                );
                 Ok(None)
             }
             Err(error) => Err(error.into()),

@@ -12,7 +12,7 @@ use std::{
     process::{ExitCode, ExitStatus, Stdio},
 };
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 use tokio::{
     net::TcpListener,
@@ -63,7 +63,7 @@ pub(crate) struct Helper {
     group: Pid,
     listener: Option<TcpListener>,
     connector: Connector,
-    /// The exit status of the program, once it has ended.
+    /// The exit status of the program, once it has ended by itself.
     status: Option<ExitStatus>,
     /// `true` once all processes of the namespace have ended.
     has_ended: bool,
@@ -160,14 +160,13 @@ impl Helper {
         Ok(())
     }
 
-    /// Kills all processes of the namespace, and waits for their end. Returns the exit status of the program if it has
-    /// ended by itself.
+    /// Kills all processes of the namespace, and waits for their end. Returns the exit status of the program.
     pub(crate) async fn kill(self) -> io::Result<ExitStatus> {
         let Self { channel, mut supervisor, status, .. } = self;
         // The supervisor kills the others, and waits for them.
         drop(channel);
-        let killed = supervisor.wait().await?;
-        Ok(status.unwrap_or(killed))
+        supervisor.wait().await?;
+        Ok(status.unwrap_or_else(|| ExitStatus::from_raw(Signal::KILL.as_raw())))
     }
 }
 

@@ -26,7 +26,7 @@ impl Program {
             // Programs look up the address of their host name.
             if let Ok(hosts) = std::fs::read_to_string(HOSTS) {
                 let source = self.files.path().join(format!("hosts-{number}"));
-                std::fs::write(&source, format!("{hosts}\n127.0.0.1 {}\n", pod.name))?;
+                std::fs::write(&source, format!("{}\n127.0.0.1 {}\n", hosts.trim_end(), pod.name))?;
                 sandbox.bindings.push(Binding { source, target: HOSTS.into() });
             }
             sandbox.host = Some(pod.name.clone());
