@@ -60,6 +60,7 @@ pub(crate) struct ClusterOptions {
 
 /// The access of a process of the program.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux has isolated programs"))]
 pub(crate) struct Access {
     /// The port of the gateway at 127.0.0.1.
     pub(crate) port: u16,

@@ -67,6 +67,7 @@ pub(crate) struct Program {
     arguments: Vec<String>,
     variables: BTreeMap<String, String>,
     directory: Option<PathBuf>,
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux has namespaces"))]
     isolation: Option<Isolation>,
     pod: Option<PodName>,
     /// The number of the run.

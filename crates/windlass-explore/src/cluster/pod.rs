@@ -41,6 +41,8 @@ pub(super) async fn create(client: &Client, pod: &PodName) -> Result<()> {
         "metadata": {"namespace": namespace, "name": name, "labels": {"app.kubernetes.io/name": name}},
         "spec": {
             "containers": [{"name": "manager", "image": "program"}],
+            // Its volume would have a generated name, which differs from run to run.
+            "automountServiceAccountToken": false,
             // No scheduler assigns it to a simulated node, which would run it as a simulated pod.
             "schedulerName": "windlass-explore",
         },
