@@ -13,14 +13,16 @@
 //! When init ends, the kernel kills all other processes of the namespace. The supervisor reports the end after that.
 //!
 //! ```text
-//! sandbox       the settings of the namespaces, and the running helper
+//! helper        the running helper, from the point of view of the exploration
 //! connector     connects to ports in the network namespace
-//! supervisor    the first process of the helper
+//! roles         the entry point of the helper's processes
+//! supervisor    the first one
 //! init          its child
 //! namespaces    creates the namespaces
 //! mounts        files and directories of the mount namespace
 //! loopback      the loopback interface of the network namespace
-//! channel       messages between these processes
+//! channel       messages between the processes
+//! sandbox       the settings of the namespaces
 //! ```
 
 #[cfg(target_os = "linux")]
@@ -30,9 +32,11 @@ use std::{path::PathBuf, process::ExitCode};
 use crate::error::{Error, Result};
 
 #[cfg(target_os = "linux")]
-mod sandbox;
+mod helper;
 #[cfg(target_os = "linux")]
 mod connector;
+#[cfg(target_os = "linux")]
+mod roles;
 #[cfg(target_os = "linux")]
 mod supervisor;
 #[cfg(target_os = "linux")]
@@ -45,11 +49,14 @@ mod mounts;
 mod loopback;
 #[cfg(target_os = "linux")]
 mod channel;
+#[cfg(target_os = "linux")]
+mod sandbox;
 
 #[cfg(target_os = "linux")]
 pub(crate) use self::{
     connector::Connector,
-    sandbox::{Binding, Helper, Sandbox, TEMPORARY},
+    helper::Helper,
+    sandbox::{Binding, Sandbox, TEMPORARY},
 };
 
 /// The time limit for the helper to create namespaces once.
@@ -129,7 +136,7 @@ impl Isolation {
 #[must_use]
 pub fn helper() -> Option<ExitCode> {
     #[cfg(target_os = "linux")]
-    return sandbox::helper(std::env::args_os());
+    return roles::play(std::env::args_os());
     #[cfg(not(target_os = "linux"))]
     return None;
 }

@@ -76,11 +76,11 @@ pub(crate) struct Program {
     zero: Instant,
     /// Contains the kubeconfigs. Other users cannot read it.
     files: TempDir,
-    /// The port for the placeholder, if it is used.
-    port: Option<Port>,
-    /// Forwards the port to an isolated process.
+    /// Forwards the port to an isolated process. Dropped before the port is free for others.
     #[cfg(target_os = "linux")]
     forward: Option<Forward>,
+    /// The port for the placeholder, if it is used.
+    port: Option<Port>,
 }
 
 /// A process of the program. Dropping it kills the process with its children.

@@ -16,9 +16,10 @@ use rustix::{
 };
 
 use super::{
+    Sandbox,
     channel::{Message, send},
     loopback, mounts,
-    sandbox::{Sandbox, named},
+    roles::named,
 };
 
 /// Prepares the namespaces and runs the program. All processes of the namespace end when this returns.

@@ -14,7 +14,7 @@ use std::{
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change};
 
-use super::sandbox::{Binding, Sandbox, TEMPORARY, named};
+use super::{Binding, Sandbox, TEMPORARY, roles::named};
 
 /// Prepares the mount namespace.
 pub(super) fn prepare(sandbox: &Sandbox) -> io::Result<()> {

@@ -8,7 +8,7 @@ use rustix::{
     thread::{CapabilitySet, UnshareFlags, capabilities, configure_capability_in_ambient_set, set_capabilities},
 };
 
-use super::sandbox::named;
+use super::roles::named;
 
 /// The namespaces of each process of the program.
 const NAMESPACES: UnshareFlags = UnshareFlags::NEWNET

@@ -20,7 +20,7 @@ use rustix::{
 use super::{
     channel::{Message, pair, receive_bytes, send, send_bytes},
     namespaces,
-    sandbox::{INIT, named},
+    roles::{INIT, named},
 };
 
 /// Creates init with its arguments, and supervises it until the exploration closes the channel.
