@@ -76,6 +76,8 @@ pub(crate) struct Activity {
     pub(crate) undelivered: usize,
     /// `true` if [`Cluster::release`] would deliver held events or end a rewound view.
     pub(crate) is_holding: bool,
+    /// `true` if that is only a gap that ends in a later step.
+    pub(crate) is_gap_beyond_step: bool,
     /// `true` while a write is delayed, a process that a fault ended is not replaced yet, or the last process has sent no
     /// request yet. A process that sends none within ten seconds does not count.
     pub(crate) is_striking: bool,
@@ -198,6 +200,7 @@ impl Cluster {
             in_flight,
             undelivered,
             is_holding: self.gateway.is_holding(),
+            is_gap_beyond_step: self.gateway.is_gap_beyond_step(),
             is_striking: self.gateway.is_striking(),
             is_starting: self.gateway.is_starting(),
         }

@@ -27,9 +27,15 @@ pub struct Mask {
     pub objects: BTreeSet<ObjectName>,
 }
 
-/// Resources that record the activity of the cluster. Their number and content depend on the timing.
-const IGNORED: [&str; 4] =
-    ["events", "events.events.k8s.io", "leases.coordination.k8s.io", "endpointslices.discovery.k8s.io"];
+/// Resources that record the activity of the cluster. Their number, names and content depend on the timing, or on the
+/// addresses that the cluster assigns.
+const IGNORED: [&str; 5] = [
+    "events",
+    "events.events.k8s.io",
+    "leases.coordination.k8s.io",
+    "endpointslices.discovery.k8s.io",
+    "ipaddresses.networking.k8s.io",
+];
 /// Fields of metadata that record the history of an object, not its state.
 const HISTORY: [&str; 6] = ["uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink"];
 /// Fields whose values the cluster assigns, by resource.
@@ -187,6 +193,7 @@ mod tests {
             (object("configmaps/default/a"), config),
             (object(&format!("events/default/{suffix}")), event),
             (object("configmaps/default/kube-root-ca.crt"), json!({"data": suffix})),
+            (object(&format!("ipaddresses.networking.k8s.io/{address}")), json!({"metadata": {"name": address}})),
         ]);
         normal(&record, &Names::new(&record, &Patterns::default()))
     }

@@ -6,8 +6,8 @@ use super::{Candidate, Rank};
 use crate::plan::Plan;
 
 /// The kinds of effects in the order of their turns.
-const TURNS: [&str; 9] =
-    ["crash", "rewind", "gap", "lag", "lost-response", "conflict", "refused", "deposed", "delayed"];
+const TURNS: [&str; 10] =
+    ["crash", "rewind", "gap", "lag", "stalled", "lost-response", "conflict", "refused", "deposed", "delayed"];
 
 /// Orders the plans. Within a kind, candidates whose content is new come first, then second ones, and so on; periodic
 /// changes come last. The kinds take turns.
