@@ -256,12 +256,12 @@ pub(crate) fn run(part: &Part) -> Result {
                     .args(["test", "--package", "windlass-controllers", "--test", "explore"])
                     .env("WINDLASS_EXPLORE_COMPLETELY", "1"),
             )?;
-            succeed(cargo().args(["build", "--package", "windlass-explore", "--example", "websites"]))?;
+            succeed(cargo().args(["build", "--package", "windlass-explore", "--examples"]))?;
             let ignored = |tests: &[&str], filter: &[&str]| {
                 succeed(cargo().arg("test").args(tests).args(["--", "--include-ignored"]).args(filter))
             };
             ignored(&["--package", "windlass-explore", "--lib", "--test", "explore"], &[])?;
-            // `operator` is the program that the other tests explore.
+            // The programs that the other tests explore, and their step, have `operator` in their names.
             ignored(&["--package", "windlass-cli", "--test", "explore"], &["--skip", "operator"])
         }
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),

@@ -149,6 +149,10 @@ enum Command {
 const EVENT_INTERVAL: u32 = 8;
 
 fn main() -> ExitCode {
+    // Before the first thread: `explore` starts programs by this program.
+    if let Some(code) = windlass_explore::isolation::helper() {
+        return code;
+    }
     match runtime::Builder::new_multi_thread().enable_all().event_interval(EVENT_INTERVAL).build() {
         Ok(runtime) => runtime.block_on(execute()),
         Err(error) => exit(Err(error.into())),

@@ -1,6 +1,6 @@
 //! The cluster of one run: server, controllers, gateway and observer, all in this process.
 
-use std::{collections::BTreeMap, fmt, net::Ipv4Addr, sync::Arc};
+use std::{collections::BTreeMap, fmt, net::{Ipv4Addr, SocketAddr}, sync::Arc};
 
 use serde_json::Value;
 use tokio::{
@@ -27,7 +27,9 @@ mod definitions;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod observer;
+mod pod;
 
+pub(crate) use self::pod::PodName;
 use self::{control_plane::ControlPlane, observer::Observer};
 pub(crate) use crate::injection::Command;
 
@@ -47,6 +49,19 @@ pub(crate) struct ClusterOptions {
     pub(crate) nodes: usize,
     /// CustomResourceDefinitions to install before the program starts.
     pub(crate) crds: Vec<Value>,
+    /// The pod that represents the program.
+    pub(crate) pod: Option<PodName>,
+}
+
+/// The access of a process of the program.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Access {
+    /// The port of the gateway at 127.0.0.1.
+    pub(crate) port: u16,
+    pub(crate) kubeconfig: String,
+    pub(crate) token: String,
+    /// The certificate authority of the gateway, as PEM.
+    pub(crate) ca: String,
 }
 
 /// A running cluster and its gateway.
@@ -54,10 +69,12 @@ pub(crate) struct Cluster {
     /// `None` once it was stopped.
     control_plane: Option<ControlPlane>,
     client: Client,
-    /// The URL of the gateway.
-    url: String,
+    /// The address of the gateway.
+    address: SocketAddr,
     /// The certificate authority of the gateway, as PEM.
     ca: String,
+    /// The server of the gateway.
+    http: HttpServer,
     gateway: Arc<Gateway>,
     history: Arc<History>,
     observer: Observer,
@@ -124,12 +141,14 @@ impl Cluster {
         control_plane.start_controllers(options.nodes, tls.ca_pem());
         let entrance = Entrance(Arc::clone(&gateway));
         let http = HttpServer::new().protocols(Protocols::Http1).tls(tls.config()).grace_period(Duration::ZERO);
-        let serving = tokio::spawn(http.serve(listener, entrance, std::future::pending()));
-        let url = format!("https://{address}");
+        let serving = tokio::spawn(http.clone().serve(listener, entrance, std::future::pending()));
         let (control_plane, ca) = (Some(control_plane), tls.ca_pem().to_owned());
-        let cluster = Self { control_plane, client, url, ca, gateway, history, observer, activity, serving };
+        let cluster = Self { control_plane, client, address, ca, http, gateway, history, observer, activity, serving };
         for crd in &options.crds {
             definitions::establish(&cluster.client, crd).await?;
+        }
+        if let Some(pod) = &options.pod {
+            pod::create(&cluster.client, pod).await?;
         }
         cluster.started_up().await?;
         cluster.history.begin(cluster.gateway.revision().await);
@@ -157,9 +176,16 @@ impl Cluster {
         &self.client
     }
 
-    /// Returns the kubeconfig of a process of the program.
-    pub(crate) fn kubeconfig(&self, process: usize) -> String {
-        self.kubeconfig_with(self.gateway.admit(process))
+    /// Returns the access of a process of the program.
+    pub(crate) fn access(&self, process: usize) -> Access {
+        let token = self.gateway.admit(process);
+        let kubeconfig = self.kubeconfig_with(token.clone());
+        Access { port: self.address.port(), kubeconfig, token, ca: self.ca.clone() }
+    }
+
+    /// Serves the gateway at another listener, too.
+    pub(crate) fn serve(&self, listener: TcpListener) -> impl Future<Output = usize> + Send + use<> {
+        self.http.clone().serve(listener, Entrance(Arc::clone(&self.gateway)), std::future::pending())
     }
 
     /// Returns the administrator's kubeconfig, for the executables of steps. Their requests are not recorded.
@@ -168,7 +194,7 @@ impl Cluster {
     }
 
     fn kubeconfig_with(&self, token: String) -> String {
-        let cluster = kubeconfig::Cluster::new(self.url.as_str()).trusting(&self.ca);
+        let cluster = kubeconfig::Cluster::new(format!("https://{}", self.address)).trusting(&self.ca);
         Kubeconfig::single("explore", cluster, kubeconfig::User::with_token(token)).to_yaml()
     }
 
@@ -244,6 +270,6 @@ impl Drop for Cluster {
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster").field("url", &self.url).field("gateway", &self.gateway).finish_non_exhaustive()
+        f.debug_struct("Cluster").field("address", &self.address).field("gateway", &self.gateway).finish_non_exhaustive()
     }
 }

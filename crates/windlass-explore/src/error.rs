@@ -43,6 +43,12 @@ pub enum Error {
         /// The cause.
         source: io::Error,
     },
+    /// The program cannot be isolated.
+    #[error("cannot isolate the program: {0}")]
+    Isolation(String),
+    /// An in-cluster environment needs isolation.
+    #[error("an in-cluster environment needs a program that is isolated")]
+    NotIsolated,
     /// The cluster cannot be started or used.
     #[error("cluster: {0}")]
     Cluster(String),

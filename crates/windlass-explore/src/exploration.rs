@@ -2,7 +2,12 @@
 
 use std::{fmt, future::Future, path::PathBuf, sync::Arc, time::Duration};
 
-use crate::{error::Result, plan::Plan, run::Scenario};
+use crate::{
+    error::{Error, Result},
+    isolation::Isolation,
+    plan::Plan,
+    run::Scenario,
+};
 
 mod clean;
 mod digest;
@@ -33,6 +38,7 @@ pub(crate) struct Settings {
     pub(crate) plan: Option<Plan>,
     pub(crate) filter: Option<Filter>,
     pub(crate) jobs: usize,
+    pub(crate) isolation: Option<Isolation>,
     /// No new plan starts after this time.
     pub(crate) time_limit: Duration,
     /// All runs are stopped at this time. Defaults to five minutes after the time limit.
@@ -55,6 +61,7 @@ impl Default for Settings {
             plan: None,
             filter: None,
             jobs: 1,
+            isolation: None,
             time_limit: Duration::from_mins(20),
             hard_limit: None,
             step_limit: Duration::from_mins(1),
@@ -90,10 +97,18 @@ impl Exploration {
         self
     }
 
-    /// Sets the number of simultaneous runs. Programs with fixed ports need 1, the default.
+    /// Sets the number of simultaneous runs. Programs with fixed ports need 1, the default, or
+    /// [isolation](Self::isolation).
     #[must_use]
     pub fn jobs(mut self, jobs: usize) -> Self {
         self.settings.jobs = jobs.max(1);
+        self
+    }
+
+    /// Isolates the processes of the program by Linux namespaces. By default, they are not isolated.
+    #[must_use]
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.settings.isolation = Some(isolation);
         self
     }
 
@@ -168,9 +183,12 @@ impl Exploration {
     ///
     /// # Errors
     ///
-    /// If a run without faults fails, or the cluster or the program cannot be started.
+    /// If a run without faults fails, the cluster or the program cannot be started, or isolation is missing.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<Results> {
         let Self { scenario, settings } = self;
+        if scenario.pod.is_some() && settings.isolation.is_none() {
+            return Err(Error::NotIsolated);
+        }
         let state = settings.state.as_ref().map(|directory| StateFile::open(directory, &digest::of(&scenario)));
         let state = state.transpose()?;
         let mut results = engine::explore(&scenario, &settings, state, stop).await?;

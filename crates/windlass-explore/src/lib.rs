@@ -20,6 +20,7 @@
 //! run          one run: the cluster, the program, the steps
 //! steps        the files of steps, and their execution
 //! program      the processes of the program, and their logs
+//! isolation    the namespaces of these processes
 //! cluster      the server, the controllers, and the observer of all objects
 //! gateway      the requests of the program: attribution, recording, faults, watches
 //! history      the changes of all objects and the requests of the program, with their points and originators
@@ -37,6 +38,7 @@ pub mod normal;
 mod run;
 mod steps;
 mod program;
+pub mod isolation;
 mod cluster;
 mod gateway;
 mod history;
@@ -52,6 +54,7 @@ mod readme {}
 
 pub use error::{Error, Result};
 pub use exploration::{Exploration, Results};
+pub use isolation::Isolation;
 pub use plan::Plan;
 pub use run::{Invariant, Scenario};
 pub use steps::Step;

@@ -10,8 +10,9 @@ use tokio::{
 use crate::{
     cluster::{Cluster, ClusterOptions},
     error::{Error, Result},
+    isolation::Isolation,
     plan::Plan,
-    program::Program,
+    program::{Program, ProgramOptions},
     record::{Outcome, Record, StepRecord},
     steps::Executor,
 };
@@ -41,6 +42,7 @@ pub(crate) struct RunSettings {
     pub(crate) step: Duration,
     /// The time from SIGTERM to SIGKILL at the end of the run.
     pub(crate) grace: Duration,
+    pub(crate) isolation: Option<Isolation>,
 }
 
 impl Default for RunSettings {
@@ -50,6 +52,7 @@ impl Default for RunSettings {
             quiet: Duration::from_millis(1500),
             step: Duration::from_mins(1),
             grace: Duration::from_secs(2),
+            isolation: None,
         }
     }
 }
@@ -78,13 +81,20 @@ pub(crate) async fn run(
     stop: &watch::Receiver<bool>,
 ) -> Result<Record> {
     let began = Instant::now();
-    let options = ClusterOptions { nodes: scenario.nodes, crds: scenario.crds.clone() };
+    let options = ClusterOptions { nodes: scenario.nodes, crds: scenario.crds.clone(), pod: scenario.pod.clone() };
     let (cluster, commands) = Cluster::start(&options, plan).await?;
     let play = async {
-        let Scenario { program, environment, directory, .. } = scenario;
-        let program = Program::new(program, environment, directory.as_deref(), settings.number, cluster.started())?;
+        let program = ProgramOptions {
+            arguments: &scenario.program,
+            variables: &scenario.environment,
+            directory: scenario.directory.as_deref(),
+            isolation: settings.isolation.as_ref(),
+            pod: scenario.pod.as_ref(),
+            run: settings.number,
+        };
+        let program = Program::new(program, cluster.started())?;
         let kubeconfig = program.write("kubeconfig-admin", &cluster.admin_kubeconfig())?;
-        let executor = Executor::new(cluster.client().clone(), kubeconfig, directory.clone(), settings.step);
+        let executor = Executor::new(cluster.client().clone(), kubeconfig, scenario.directory.clone(), settings.step);
         let supervisor = Supervisor::new(&cluster, program, commands, settings.quiet);
         let mut play = Play { cluster: &cluster, supervisor, settings, steps: Vec::new(), stop: stop.clone() };
         let outcome = play.all(scenario, &executor).await?;

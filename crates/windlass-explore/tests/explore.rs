@@ -1,7 +1,7 @@
 //! Explorations of the example `websites`, with each of its planted bugs and without.
 //!
-//! `cargo test` builds the example. With `--test explore`, build it first: `cargo build -p windlass-explore --example
-//! websites`.
+//! `cargo test` builds the examples. With `--test explore`, build them first: `cargo build -p windlass-explore
+//! --examples`.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
@@ -16,7 +16,7 @@ use std::{
 use tempfile::TempDir;
 use tokio::sync::{Notify, Semaphore};
 use windlass_explore::{
-    Exploration, Plan, Results, Scenario, Step,
+    Exploration, Isolation, Plan, Results, Scenario, Step,
     exploration::FindingGroup,
     findings::Finding,
     plan::{Effect, Fault, Scope},
@@ -29,18 +29,18 @@ const JOBS: usize = 8;
 /// The explorations at the same time. More would slow down each other, and then runs are less alike.
 static TURNS: Semaphore = Semaphore::const_new(3);
 
-/// Returns the path of the example, which is beside the directory of the test's executable.
-fn websites() -> PathBuf {
+/// Returns the path of an example, which is beside the directory of the test's executable.
+fn example(name: &str) -> PathBuf {
     let test = env::current_exe().unwrap();
-    let path = test.parent().and_then(Path::parent).unwrap().join("examples/websites");
-    assert!(path.exists(), "{} is missing: cargo build -p windlass-explore --example websites", path.display());
+    let path = test.parent().and_then(Path::parent).unwrap().join("examples").join(name);
+    assert!(path.exists(), "{} is missing: cargo build -p windlass-explore --examples", path.display());
     path
 }
 
 /// Returns a scenario of the example with a planted bug, and without steps.
 fn scenario(bug: &str) -> Scenario {
     let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/websites/crds");
-    Scenario::new([websites().to_str().unwrap()]).crds(&[crds]).unwrap().variable("BUG", bug)
+    Scenario::new([example("websites").to_str().unwrap()]).crds(&[crds]).unwrap().variable("BUG", bug)
 }
 
 fn website(title: &str, pages: usize) -> String {
@@ -106,9 +106,23 @@ async fn correct_operator_has_no_findings() {
 #[tokio::test]
 async fn crash_finds_a_leaked_object() {
     let scenario = scenario("crash-leak").step(apply("create", "One", 1));
-    let results = explore(exploration(scenario, &["crash"], |_| true)).await;
+    let mut exploration = exploration(scenario, &["crash"], |_| true);
+    match Isolation::with_helper(example("isolated")).await {
+        Ok(isolation) => exploration = exploration.isolation(isolation),
+        Err(error) => eprintln!("without isolation: {error}"),
+    }
+    let results = explore(exploration).await;
     let leaks = |group: &&FindingGroup| matches!(&group.finding, Finding::Number { object, found: 2, .. } if object.name == "site-key-*");
     assert!(found_by(&results, "crash").iter().any(leaks));
+}
+
+#[tokio::test]
+async fn program_that_is_no_helper_cannot_isolate() {
+    let error = Isolation::with_helper("/bin/false").await.unwrap_err().to_string();
+    assert!(error.starts_with("cannot isolate the program: ") && error.contains("/bin/false"), "{error}");
+    let exploration = Exploration::new(Scenario::new(["sleep", "1000"]).in_cluster("default", "operator-0"));
+    let error = exploration.run(future::pending()).await.unwrap_err().to_string();
+    assert_eq!(error, "an in-cluster environment needs a program that is isolated");
 }
 
 #[tokio::test]
@@ -134,7 +148,7 @@ async fn gap_finds_an_orphan_after_a_missed_deletion() {
     // An executable step, so that the website is deleted and created again within one step.
     let directory = TempDir::new().unwrap();
     let program = directory.path().join("2-replace");
-    fs::write(&program, format!("#!/bin/sh\nexec {} replace site 1\n", websites().display())).unwrap();
+    fs::write(&program, format!("#!/bin/sh\nexec {} replace site 1\n", example("websites").display())).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let scenario = scenario("missed-event").step(apply("create", "One", 2)).step(Step::execute("replace", program));
     let results = explore(exploration(scenario, &["gap"], |_| true)).await;

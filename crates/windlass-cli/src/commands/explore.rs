@@ -11,7 +11,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use windlass_api::ErrorChain;
-use windlass_explore::{Exploration, Plan, Results, Scenario, exploration::Progress, report};
+use windlass_explore::{Exploration, Isolation, Plan, Results, Scenario, exploration::Progress, report};
 use windlass_runtime::shutdown;
 
 use crate::time_limits::not_negative;
@@ -36,10 +36,18 @@ pub(crate) struct Options {
     /// Run only this plan, as printed with a finding, after the runs without faults
     #[arg(long, value_name = "PLAN")]
     plan: Option<Plan>,
-    /// Maximum number of runs at the same time. More than 1 needs a program without fixed ports: pass 0 as its ports, or
-    /// the placeholder {port}, a free port of the run
+    /// Maximum number of runs at the same time. Without isolation, more than 1 needs a program without fixed ports: pass 0
+    /// as its ports, or the placeholder {port}, a free port of the run
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: u16,
+    /// Isolation of the program's processes: each has its own network, processes and /tmp, by Linux namespaces. auto
+    /// continues without them if they are not permitted
+    #[arg(long, value_name = "MODE", default_value = "auto")]
+    isolation: Mode,
+    /// Give the program the environment of this pod instead of a kubeconfig: service account directory,
+    /// KUBERNETES_SERVICE_HOST, POD_NAME. The pod is created before the program starts. Needs isolation
+    #[arg(long, value_name = "NAMESPACE/POD", value_parser = pod)]
+    in_cluster: Option<(String, String)>,
     /// Time after which no further plan starts
     #[arg(long, value_name = "DURATION", default_value = "20m", value_parser = not_negative)]
     time_limit: Duration,
@@ -72,6 +80,13 @@ enum Format {
     Junit,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    Auto,
+    Namespaces,
+    None,
+}
+
 /// Explores the program. The exit code is 0 without findings, 1 with findings, and 2 after an error.
 pub(crate) async fn run(options: Options) -> ExitCode {
     match explore(&options).await {
@@ -86,7 +101,11 @@ pub(crate) async fn run(options: Options) -> ExitCode {
 }
 
 async fn explore(options: &Options) -> Result<Results, Box<dyn Error>> {
-    let results = Box::pin(options.exploration()?.run(shutdown::signal())).await?;
+    let mut exploration = options.exploration()?;
+    if let Some(isolation) = options.isolation().await? {
+        exploration = exploration.isolation(isolation);
+    }
+    let results = Box::pin(exploration.run(shutdown::signal())).await?;
     if let Some(directory) = &options.report {
         write(&results, directory)?;
     }
@@ -98,8 +117,11 @@ async fn explore(options: &Options) -> Result<Results, Box<dyn Error>> {
 impl Options {
     /// Returns the exploration with the settings of the flags.
     fn exploration(&self) -> Result<Exploration, Box<dyn Error>> {
-        let scenario = Scenario::open(&self.crds, &self.steps, self.invariants.as_deref(), self.program.clone())?
+        let mut scenario = Scenario::open(&self.crds, &self.steps, self.invariants.as_deref(), self.program.clone())?
             .nodes(usize::from(self.nodes));
+        if let Some((namespace, pod)) = &self.in_cluster {
+            scenario = scenario.in_cluster(namespace, pod);
+        }
         let mut exploration = Exploration::new(scenario)
             .jobs(usize::from(self.jobs))
             .time_limit(self.time_limit)
@@ -112,6 +134,33 @@ impl Options {
             exploration = exploration.state(directory);
         }
         Ok(exploration)
+    }
+}
+
+impl Options {
+    /// Returns the isolation, or `None` if the program is not isolated.
+    async fn isolation(&self) -> Result<Option<Isolation>, Box<dyn Error>> {
+        if self.isolation == Mode::None {
+            return Ok(None);
+        }
+        match Isolation::with_this_program().await {
+            Ok(isolation) => Ok(Some(isolation)),
+            Err(error) if self.isolation == Mode::Auto && self.in_cluster.is_none() => {
+                eprintln!("{error}; it shares ports and files with this machine, and with other runs if --jobs is above 1");
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Splits the name of a pod from its namespace.
+fn pod(text: &str) -> Result<(String, String), String> {
+    match text.split_once('/') {
+        Some((namespace, pod)) if !namespace.is_empty() && !pod.is_empty() && !pod.contains('/') => {
+            Ok((namespace.to_owned(), pod.to_owned()))
+        }
+        _ => Err("expected NAMESPACE/POD, such as default/operator-0".to_owned()),
     }
 }
 
@@ -172,6 +221,10 @@ mod tests {
         assert!(error(&["--", "operator"]).contains("--steps"));
         assert!(error(&["--steps", "s", "--jobs", "0", "--", "operator"]).contains("0 is not in"));
         assert!(error(&["--steps", "s", "--plan", "crush@1", "--", "operator"]).contains("crush"));
+        assert!(error(&["--steps", "s", "--in-cluster", "operator", "--", "operator"]).contains("NAMESPACE/POD"));
+        assert!(error(&["--steps", "s", "--isolation", "vm", "--", "operator"]).contains("namespaces"));
+        let parsed = options(&["--steps", "s", "--in-cluster=system/operator-0", "--", "operator"]).unwrap();
+        assert_eq!(parsed.in_cluster, Some(("system".to_owned(), "operator-0".to_owned())));
         let parsed = options(&["--steps", "s", "--", "operator", "--leader-elect"]).unwrap();
         assert_eq!(parsed.program, ["operator", "--leader-elect"]);
         assert_eq!(parsed.time_limit, Duration::from_mins(20));

@@ -45,7 +45,7 @@ impl Fixture {
 
     /// Returns a connection of a process.
     pub(crate) fn process(&self, number: usize) -> Sender {
-        Sender::new(&self.cluster.kubeconfig(number))
+        Sender::new(&self.cluster.access(number).kubeconfig)
     }
 
     /// Returns the administrator's connection in this process.

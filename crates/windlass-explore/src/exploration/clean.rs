@@ -25,8 +25,12 @@ pub(super) struct Clean {
 
 /// Executes the runs without faults: the first one alone, and the others with the quiet time learned from it.
 pub(super) async fn run(runner: &dyn Runner, settings: &Settings, stop: &watch::Receiver<bool>) -> Result<Clean> {
-    let first =
-        RunSettings { quiet: quiet::FIRST.max(settings.quiet), step: settings.step_limit, ..RunSettings::default() };
+    let first = RunSettings {
+        quiet: quiet::FIRST.max(settings.quiet),
+        step: settings.step_limit,
+        isolation: settings.isolation.clone(),
+        ..RunSettings::default()
+    };
     let record = runner.run(&Plan::default(), &first, stop).await?;
     let mut clean = Clean { records: Vec::new(), settings: first };
     if !clean.add(record, settings)? {

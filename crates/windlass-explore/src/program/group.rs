@@ -16,6 +16,23 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 const ATTEMPTS: usize = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// The attempts to start a program.
+#[derive(Debug, Default)]
+pub(super) struct Attempts(usize);
+
+impl Attempts {
+    /// Waits before the next attempt if the executable was open for writing. Returns any other error.
+    pub(super) async fn failed(&mut self, error: io::Error) -> io::Result<()> {
+        self.0 += 1;
+        // A process that another thread started just now has inherited the open file until it executes its own.
+        if error.kind() == io::ErrorKind::ExecutableFileBusy && self.0 < ATTEMPTS {
+            tokio::time::sleep(PAUSE).await;
+            return Ok(());
+        }
+        Err(error)
+    }
+}
+
 /// A child process and its children. Dropping this kills them all.
 ///
 /// A process that leaves the group is not killed.
@@ -38,15 +55,11 @@ impl ProcessGroup {
         command.process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.kill_on_drop(true);
-        let mut attempts = 1;
+        let mut attempts = Attempts::default();
         let leader = loop {
             match command.spawn() {
-                // A process that another thread started just now has inherited the open file until it executes its own.
-                Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && attempts < ATTEMPTS => {
-                    attempts += 1;
-                    tokio::time::sleep(PAUSE).await;
-                }
-                started => break started?,
+                Ok(leader) => break leader,
+                Err(error) => attempts.failed(error).await?,
             }
         };
         Ok(Self {
@@ -57,7 +70,7 @@ impl ProcessGroup {
     }
 
     /// Takes standard output and standard error.
-    pub(super) fn take_output(&mut self) -> (Option<ChildStdout>, Option<ChildStderr>) {
+    pub(crate) fn take_output(&mut self) -> (Option<ChildStdout>, Option<ChildStderr>) {
         (self.leader.stdout.take(), self.leader.stderr.take())
     }
 }

@@ -5,11 +5,12 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
+    process::{ChildStderr, ChildStdout},
     task::JoinSet,
     time::{Instant, timeout},
 };
 
-use super::{ProcessGroup, panics::Detector};
+use super::panics::Detector;
 use crate::record::{LogLine, Panic};
 
 /// The maximum number of lines.
@@ -41,11 +42,10 @@ pub(crate) struct Lines {
 }
 
 impl Log {
-    /// Reads the output of a process. Times count from `zero`.
-    pub(crate) fn read(group: &mut ProcessGroup, zero: Instant) -> Self {
+    /// Reads the standard output and the standard error of a process. Times count from `zero`.
+    pub(crate) fn read((output, errors): (Option<ChildStdout>, Option<ChildStderr>), zero: Instant) -> Self {
         let shared = Arc::new(Mutex::new(Lines::default()));
         let mut readers = JoinSet::new();
-        let (output, errors) = group.take_output();
         if let Some(output) = output {
             readers.spawn(read(output, Arc::clone(&shared), zero));
         }

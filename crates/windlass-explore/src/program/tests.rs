@@ -4,11 +4,19 @@ use super::*;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
+fn options<'r>(arguments: &'r [String], variables: &'r BTreeMap<String, String>) -> ProgramOptions<'r> {
+    ProgramOptions { arguments, variables, directory: None, isolation: None, pod: None, run: 7 }
+}
+
+fn access(kubeconfig: &str) -> Access {
+    Access { kubeconfig: kubeconfig.to_owned(), ..Access::default() }
+}
+
 #[allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 fn shell(script: &str, variables: &[(&str, &str)]) -> Program {
     let arguments = ["sh", "-c", script, "{kubeconfig}", "{port}"].map(str::to_owned);
     let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Program::new(&arguments, &variables, None, 7, Instant::now()).unwrap()
+    Program::new(options(&arguments, &variables), Instant::now()).unwrap()
 }
 
 fn log(process: &record::Process) -> Vec<&str> {
@@ -18,7 +26,7 @@ fn log(process: &record::Process) -> Vec<&str> {
 /// Runs a process until it ends by itself.
 #[allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
 async fn finished(program: &Program, number: usize) -> record::Process {
-    let mut process = program.start(number, &format!("# kubeconfig {number}\n")).await.unwrap();
+    let mut process = program.start(number, &access(&format!("# kubeconfig {number}\n"))).await.unwrap();
     timeout(PATIENCE, process.ended()).await.unwrap().unwrap();
     process.collect().await
 }
@@ -51,7 +59,7 @@ async fn arguments_and_environment_are_filled() {
 #[tokio::test]
 async fn killed_process_keeps_its_log() {
     let program = shell("trap '' TERM; echo 'panic: boom'; echo up; sleep 1000", &[]);
-    let process = program.start(1, "").await.unwrap();
+    let process = program.start(1, &access("")).await.unwrap();
     printed(&process, "up").await;
     let killed = timeout(PATIENCE, process.kill()).await.unwrap();
     assert_eq!(log(&killed), ["panic: boom", "up"]);
@@ -62,7 +70,7 @@ async fn killed_process_keeps_its_log() {
 #[tokio::test]
 async fn stopped_process_can_end_in_time() {
     let program = shell("trap 'echo bye; exit' TERM; echo up; sleep 1000 & wait", &[]);
-    let process = program.start(1, "").await.unwrap();
+    let process = program.start(1, &access("")).await.unwrap();
     printed(&process, "up").await;
     let stopped = timeout(PATIENCE, process.stop(PATIENCE)).await.unwrap();
     assert_eq!(log(&stopped).last(), Some(&"bye"));
@@ -72,7 +80,7 @@ async fn stopped_process_can_end_in_time() {
 #[tokio::test]
 async fn process_that_ignores_sigterm_is_killed_after_grace_period() {
     let program = shell("trap '' TERM; echo up; while :; do sleep 0.02; done", &[]);
-    let process = program.start(1, "").await.unwrap();
+    let process = program.start(1, &access("")).await.unwrap();
     printed(&process, "up").await;
     let stopped = timeout(PATIENCE, process.stop(Duration::from_millis(50))).await.unwrap();
     assert!(matches!(stopped.ended, Some((_, ProcessEnd::Stopped))));
@@ -82,9 +90,9 @@ async fn process_that_ignores_sigterm_is_killed_after_grace_period() {
 async fn missing_program_is_named() {
     let new = |arguments: &[&str]| {
         let arguments: Vec<_> = arguments.iter().map(|&text| text.to_owned()).collect();
-        Program::new(&arguments, &BTreeMap::new(), None, 1, Instant::now())
+        Program::new(options(&arguments, &BTreeMap::new()), Instant::now())
     };
     assert_eq!(new(&[]).unwrap_err().to_string(), "cannot start : no program is specified");
-    let error = new(&["/missing/operator"]).unwrap().start(1, "").await.unwrap_err().to_string();
+    let error = new(&["/missing/operator"]).unwrap().start(1, &access("")).await.unwrap_err().to_string();
     assert!(error.starts_with("cannot start /missing/operator: No such file"), "{error}");
 }

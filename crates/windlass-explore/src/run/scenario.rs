@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::Invariant;
 use crate::{
+    cluster::PodName,
     error::Result,
     steps::{self, Step},
 };
@@ -35,6 +36,8 @@ pub struct Scenario {
     pub(crate) environment: BTreeMap<String, String>,
     /// The working directory of the program and of executable steps.
     pub(crate) directory: Option<PathBuf>,
+    /// The pod that represents the program, with an in-cluster environment.
+    pub(crate) pod: Option<PodName>,
     pub(crate) crds: Vec<Value>,
     /// The number of simulated nodes.
     pub(crate) nodes: usize,
@@ -53,6 +56,7 @@ impl Scenario {
             program: program.into_iter().map(Into::into).collect(),
             environment: BTreeMap::new(),
             directory: None,
+            pod: None,
             crds: Vec::new(),
             nodes: 0,
             steps: Vec::new(),
@@ -112,6 +116,18 @@ impl Scenario {
     #[must_use]
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.directory = Some(directory.into());
+        self
+    }
+
+    /// Gives the program the environment of a pod instead of a kubeconfig: the directory of a service account,
+    /// `KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`, `POD_NAMESPACE` and `POD_NAME`, and the host name of the
+    /// pod. The pod exists before the program starts; its namespace is created if necessary.
+    ///
+    /// The program is an administrator, whatever its service account. Needs
+    /// [`Exploration::isolation`](crate::Exploration::isolation).
+    #[must_use]
+    pub fn in_cluster(mut self, namespace: impl Into<String>, pod: impl Into<String>) -> Self {
+        self.pod = Some(PodName { namespace: namespace.into(), name: pod.into() });
         self
     }
 

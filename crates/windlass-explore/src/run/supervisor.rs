@@ -93,7 +93,10 @@ impl<'r> Supervisor<'r> {
     pub(super) async fn start(&mut self) -> Result<()> {
         self.restart = None;
         let number = self.running.len() + self.ended.len() + 1;
-        let process = self.program.start(number, &self.cluster.kubeconfig(number)).await?;
+        let mut process = self.program.start(number, &self.cluster.access(number)).await?;
+        if let Some(listener) = process.take_listener() {
+            process.serve(self.cluster.serve(listener));
+        }
         self.running.push(process);
         Ok(())
     }

@@ -158,7 +158,7 @@ impl Executor {
         }
         let mut group =
             ProcessGroup::start(&mut command).await.map_err(|error| format!("it cannot be started: {error}"))?;
-        let log = Log::read(&mut group, Instant::now());
+        let log = Log::read(group.take_output(), Instant::now());
         let in_time = timeout_at(deadline, group.ended()).await.is_ok();
         let status = group.kill().await.map_err(|error| format!("its exit status is unknown: {error}"))?;
         if in_time && status.success() {

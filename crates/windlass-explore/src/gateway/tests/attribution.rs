@@ -116,7 +116,7 @@ async fn pods_and_custom_resources_are_observed() {
             },
         })
     };
-    let options = ClusterOptions { nodes: 1, crds: vec![definition("shops", "Shop")] };
+    let options = ClusterOptions { nodes: 1, crds: vec![definition("shops", "Shop")], pod: None };
     let fixture = Fixture::start_with("none", &options).await;
     let program = fixture.process(1);
     let shop = json!({"apiVersion": "example.dev/v1", "kind": "Shop", "metadata": {"name": "s"}, "spec": {"size": 1}});

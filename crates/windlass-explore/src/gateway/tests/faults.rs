@@ -20,7 +20,7 @@ const MOMENT: Duration = Duration::from_millis(300);
 #[tokio::test]
 async fn wrong_token_is_unauthorized() {
     let fixture = Fixture::start("none").await;
-    let kubeconfig = fixture.cluster.kubeconfig(1);
+    let kubeconfig = fixture.cluster.access(1).kubeconfig;
     let stranger = Sender::new(&kubeconfig.replace("-1", "-2"));
     let (status, body) = stranger.get(CONFIG_MAPS).await;
     let expected = json!({
