@@ -1,6 +1,11 @@
 //! The cluster of one run: server, controllers, gateway and observer, all in this process.
 
-use std::{collections::BTreeMap, fmt, net::{Ipv4Addr, SocketAddr}, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
 
 use serde_json::Value;
 use tokio::{
@@ -270,6 +275,9 @@ impl Drop for Cluster {
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster").field("address", &self.address).field("gateway", &self.gateway).finish_non_exhaustive()
+        f.debug_struct("Cluster")
+            .field("address", &self.address)
+            .field("gateway", &self.gateway)
+            .finish_non_exhaustive()
     }
 }

@@ -23,9 +23,9 @@
 //! channel       messages between these processes
 //! ```
 
-use std::{path::PathBuf, process::ExitCode};
 #[cfg(target_os = "linux")]
 use std::{io, time::Duration};
+use std::{path::PathBuf, process::ExitCode};
 
 use crate::error::{Error, Result};
 

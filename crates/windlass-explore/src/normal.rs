@@ -28,8 +28,10 @@ pub struct Mask {
 }
 
 /// Resources that record the activity of the cluster. Their number, names and content depend on the timing, or on the
-/// addresses that the cluster assigns.
-const IGNORED: [&str; 5] = [
+/// addresses that the cluster assigns. The cluster creates an `APIService` for each version of a CRD, possibly later than
+/// the program starts.
+const IGNORED: [&str; 6] = [
+    "apiservices.apiregistration.k8s.io",
     "events",
     "events.events.k8s.io",
     "leases.coordination.k8s.io",
@@ -193,6 +195,7 @@ mod tests {
             (object("configmaps/default/a"), config),
             (object(&format!("events/default/{suffix}")), event),
             (object("configmaps/default/kube-root-ca.crt"), json!({"data": suffix})),
+            (object(&format!("apiservices.apiregistration.k8s.io/{suffix}")), json!({"metadata": {"name": suffix}})),
             (object(&format!("ipaddresses.networking.k8s.io/{address}")), json!({"metadata": {"name": address}})),
         ]);
         normal(&record, &Names::new(&record, &Patterns::default()))

@@ -34,8 +34,8 @@ mod surroundings;
 
 #[cfg(target_os = "linux")]
 use self::forward::Forward;
-use self::{ports::Port, running::Running};
 pub(crate) use self::{group::ProcessGroup, log::Log};
+use self::{ports::Port, running::Running};
 
 /// The placeholders in arguments and variables.
 const KUBECONFIG: &str = "{kubeconfig}";

@@ -24,7 +24,10 @@ pub(crate) struct PodName {
 pub(super) async fn create(client: &Client, pod: &PodName) -> Result<()> {
     let PodName { namespace, name } = pod;
     let failed = |error: windlass_client::Error| {
-        Error::Cluster(format!("creating the pod {namespace}/{name} of the program: {}", windlass_api::ErrorChain(&error)))
+        Error::Cluster(format!(
+            "creating the pod {namespace}/{name} of the program: {}",
+            windlass_api::ErrorChain(&error)
+        ))
     };
     let created = client.create::<Namespace>(&object(json!({"metadata": {"name": namespace}}))).await;
     if let Err(error) = created

@@ -5,9 +5,7 @@ use std::{fs, io};
 use rustix::{
     io::Errno,
     process::{getegid, geteuid},
-    thread::{
-        CapabilitySet, UnshareFlags, capabilities, configure_capability_in_ambient_set, set_capabilities,
-    },
+    thread::{CapabilitySet, UnshareFlags, capabilities, configure_capability_in_ambient_set, set_capabilities},
 };
 
 use super::sandbox::named;

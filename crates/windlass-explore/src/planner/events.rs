@@ -18,9 +18,9 @@ pub(super) fn add(context: &Context<'_>, candidates: &mut Candidates) {
         candidates.add(context, Effect::Lag, change);
         let mut later = context.changes[index + 1..].iter().filter(|later| later.object == change.object);
         let Some(second) = later.find(|later| cancels(change, later) || supersedes(change, later)) else { continue };
-        // A step that waits for the program ends a gap that begins before it.
-        if second.step != change.step && is_by_program(second) {
-            candidates.skip("gaps in which the program makes the last change, in a later step", 1);
+        // The program does not make changes that belong to states that it does not see.
+        if second.step != change.step && (is_by_program(change) || is_by_program(second)) {
+            candidates.skip("gaps over the end of a step between changes by the program", 1);
             continue;
         }
         // A program that does not see the first change often does not make the second one.

@@ -79,7 +79,7 @@ fn watched_changes_get_lags_and_gaps() {
     assert!(has(&plans, "gap(until 3:create:dbs.example.com/default/a)@2:delete:dbs.example.com/default/a"));
     let skipped = super::plans(&[scenario().record], false).skipped;
     // The pod is created in step 1 and deleted in step 2, and created again in step 3.
-    assert_eq!(skipped["gaps in which the program makes the last change, in a later step"], 2);
+    assert_eq!(skipped["gaps over the end of a step between changes by the program"], 2);
 }
 
 #[test]
@@ -161,6 +161,8 @@ fn kinds_take_turns_and_new_content_comes_first() {
     let plans = texts(&[run], false);
     let names: Vec<_> = plans[..4].iter().map(|plan| plan.split(['@', '(']).next().unwrap()).collect();
     assert_eq!(names, ["crash", "rewind", "gap", "lag"]);
+    let crash = plans.iter().find(|plan| plan.starts_with("crash")).unwrap();
+    assert_eq!(crash, "crash@2:delete:pods/default/a-0", "deletions come before creations");
     let position = |text: &str| plans.iter().position(|plan| plan == text).unwrap();
     let secret = position("crash@3:create:secrets/default/a");
     assert!(secret < position("crash@3:create:pods/default/a-0"), "pods are not new");
