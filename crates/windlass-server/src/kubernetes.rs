@@ -6,6 +6,7 @@
 //! freed.
 
 mod difference;
+pub(crate) mod removed;
 mod tables;
 
 use std::{error::Error, fmt, str::FromStr};
