@@ -59,7 +59,7 @@ fn open_value(schema: &mut Value, is_root: bool) {
         }
         fields.insert(INT_OR_STRING.to_owned(), true.into());
     } else if !is_structural {
-        COMBINATORS.iter().for_each(|combinator| drop(fields.shift_remove(*combinator)));
+        fields.retain(|keyword, _| !COMBINATORS.contains(&keyword.as_str()));
     }
     let has_properties = fields.get("properties").and_then(Value::as_object).is_some_and(|all| !all.is_empty());
     if has_properties {
