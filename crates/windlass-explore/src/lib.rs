@@ -55,3 +55,4 @@ pub use exploration::{Exploration, Results};
 pub use plan::Plan;
 pub use run::{Invariant, Scenario};
 pub use steps::Step;
+pub use windlass_server::{RuntimeConfig, RuntimeConfigError};

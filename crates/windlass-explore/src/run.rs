@@ -74,7 +74,8 @@ pub(crate) async fn run(
     stop: &watch::Receiver<bool>,
 ) -> Result<Record> {
     let began = Instant::now();
-    let options = ClusterOptions { nodes: scenario.nodes, crds: scenario.crds.clone() };
+    let Scenario { nodes, crds, runtime, .. } = scenario;
+    let options = ClusterOptions { nodes: *nodes, crds: crds.clone(), runtime: runtime.clone() };
     let (cluster, commands) = Cluster::start(&options, plan).await?;
     let play = async {
         let Scenario { program, environment, directory, .. } = scenario;
