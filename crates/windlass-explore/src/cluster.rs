@@ -17,7 +17,7 @@ use tokio::{
 use windlass_api::k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use windlass_client::{Client, Kubeconfig, kubeconfig, wait};
 use windlass_serve::{HttpServer, Protocols};
-use windlass_server::TlsIdentity;
+use windlass_server::{RuntimeConfig, TlsIdentity};
 
 use crate::{
     Plan,
@@ -54,6 +54,8 @@ pub(crate) struct ClusterOptions {
     pub(crate) nodes: usize,
     /// CustomResourceDefinitions to install before the program starts.
     pub(crate) crds: Vec<Value>,
+    /// The removed API versions that the server serves.
+    pub(crate) runtime: RuntimeConfig,
     /// The pod that represents the program.
     pub(crate) pod: Option<PodName>,
 }
@@ -133,7 +135,7 @@ impl Cluster {
         let address = listener.local_addr().map_err(|error| failed("listening", &error))?;
         let tls = TlsIdentity::generate([address.ip().to_string()]);
         let tls = tls.map_err(|error| failed("creating a certificate", &error))?;
-        let mut control_plane = ControlPlane::new(address);
+        let mut control_plane = ControlPlane::new(address, options.runtime.clone());
         let server = &control_plane.server;
         server.start().await.map_err(|error| failed("starting the server", &error))?;
         let activity = Arc::<Notify>::default();

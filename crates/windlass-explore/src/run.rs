@@ -81,7 +81,8 @@ pub(crate) async fn run(
     stop: &watch::Receiver<bool>,
 ) -> Result<Record> {
     let began = Instant::now();
-    let options = ClusterOptions { nodes: scenario.nodes, crds: scenario.crds.clone(), pod: scenario.pod.clone() };
+    let Scenario { nodes, crds, runtime, pod, .. } = scenario;
+    let options = ClusterOptions { nodes: *nodes, crds: crds.clone(), runtime: runtime.clone(), pod: pod.clone() };
     let (cluster, commands) = Cluster::start(&options, plan).await?;
     let play = async {
         let program = ProgramOptions {
