@@ -78,6 +78,9 @@ impl Options {
         for crds in operator.crds()? {
             command.arg("--crds").arg(crds);
         }
+        for version in &manifest.runtime_config {
+            command.args(["--runtime-config", &format!("{version}=true")]);
+        }
         command.arg("--steps").arg(operator.directory.join(workload));
         // The variables are arguments of env, in which windlass replaces its placeholders.
         command.args(["--", "env"]).args(manifest.environment.iter().map(|(name, value)| format!("{name}={value}")));

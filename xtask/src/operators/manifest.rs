@@ -40,6 +40,9 @@ pub(super) struct Manifest {
     pub(super) environment: BTreeMap<String, String>,
     /// Files and directories of CustomResourceDefinitions, relative to the directory. `{module}` is that of the module.
     pub(super) crds: Vec<String>,
+    /// Removed API versions that the operator needs, such as `policy/v1beta1`.
+    #[serde(default)]
+    pub(super) runtime_config: Vec<String>,
     /// The number of simulated nodes.
     pub(super) nodes: usize,
     /// The number of simultaneous runs.

@@ -89,12 +89,14 @@ impl Gates {
         self.changed.send_replace(());
     }
 
-    /// Waits for the next release. Until then, the gates count as held.
-    pub(crate) async fn released(&self) {
+    /// Holds a response, and returns a future that waits for the next release.
+    pub(crate) fn stall(&self) -> impl Future<Output = ()> + Send {
         let mut changed = self.subscribe();
         self.state.lock().is_stalled = true;
-        // The sender is a field of this value.
-        let _ = changed.wait_for(|()| !self.state.lock().is_stalled).await;
+        async move {
+            // The sender is a field of this value.
+            let _ = changed.wait_for(|()| !self.state.lock().is_stalled).await;
+        }
     }
 
     /// Opens all gates, and ends the view. Watches that expire lose the history below `latest`. Returns `false` if nothing

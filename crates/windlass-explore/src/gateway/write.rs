@@ -103,9 +103,10 @@ impl Gateway {
         if effect == Effect::Stalled {
             let note = format!("held the response to process {number}, after the {change}");
             self.injections.note(self.history.now(), note);
+            let released = self.gates.stall();
             let _stalled = process.stalled_request();
             // The run has ended if the time is over.
-            let _ = time::timeout(STALL, self.gates.released()).await;
+            let _ = time::timeout(STALL, released).await;
             return None;
         }
         self.injections.note(self.history.now(), format!("killed process {number} after the {change}"));
