@@ -88,9 +88,11 @@ fn strip(resource: &str, object: &mut Value) {
     if resource == "services"
         && let Some(Value::Array(ports)) = object.pointer_mut("/spec/ports")
     {
-        for port in ports {
+        for port in &mut *ports {
             remove(port, "/nodePort");
         }
+        // The order has no meaning, and programs that keep ports in a map change it.
+        ports.sort_by_cached_key(ToString::to_string);
     }
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
         for field in HISTORY {
@@ -217,6 +219,16 @@ mod tests {
         assert_eq!(config["metadata"]["ownerReferences"][0]["uid"], "the UID of pods/default/web-*");
         assert_eq!(config["data"]["volume"], "pvc-*");
         assert_eq!(config["status"]["observedGeneration"], "an older one");
+    }
+
+    #[test]
+    fn order_of_service_ports_is_ignored() {
+        let state = |ports: Value| {
+            let record = ended_with([(object("services/default/a"), json!({"spec": {"ports": ports}}))]);
+            normal(&record, &Names::new(&record, &Patterns::default()))
+        };
+        let one = json!([{"port": 1, "nodePort": 30_001}, {"port": 2, "nodePort": 30_002}]);
+        assert_eq!(state(one), state(json!([{"port": 2, "nodePort": 30_001}, {"port": 1, "nodePort": 30_009}])));
     }
 
     #[test]

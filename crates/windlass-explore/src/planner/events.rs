@@ -32,7 +32,7 @@ pub(super) fn add(context: &Context<'_>, candidates: &mut Candidates) {
 /// Returns `true` if both are desired states of another client, of different steps. A program that is slow sees only the
 /// later one.
 fn supersedes(change: &Change, later: &Change) -> bool {
-    let is_desired = |field: &String| !field.starts_with("metadata") && !field.starts_with("status");
+    let is_desired = |field: &String| field.starts_with("spec") || field.starts_with("data");
     let fields = &later.point.fields;
     let is_replaced = match (change.verb, later.verb) {
         (ChangeVerb::Create, ChangeVerb::Update) => fields.iter().any(is_desired),
