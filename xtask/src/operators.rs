@@ -46,12 +46,11 @@ pub(crate) fn run(options: &Options) -> Result {
     if operators.is_empty() {
         return Err(format!("no directory of tools/operators contains {:?}", options.only).into());
     }
-    let windlass = match &options.windlass {
-        Some(windlass) => std::path::absolute(windlass)?,
-        None => {
-            cargo::succeed(cargo::cargo().args(["build", "--profile", "dist", "--package", "windlass-cli"]))?;
-            root().join("target/dist/windlass")
-        }
+    let windlass = if let Some(windlass) = &options.windlass {
+        std::path::absolute(windlass)?
+    } else {
+        cargo::succeed(cargo::cargo().args(["build", "--profile", "dist", "--package", "windlass-cli"]))?;
+        root().join("target/dist/windlass")
     };
     let mut failures = Vec::new();
     for operator in &operators {
