@@ -7,8 +7,8 @@ use clap::Subcommand;
 use crate::{
     Result, attacks, builds,
     cargo::{cargo, succeed},
-    conformance, deployments, dist, e2e, etcd, fuzz, handling, import, informers, overload, protobuf, queues,
-    reconciles, scale, servers, suites,
+    conformance, deployments, dist, e2e, etcd, fuzz, handling, import, informers, operators, overload, protobuf,
+    queues, reconciles, scale, servers, suites,
     upstream::{Minor, root},
 };
 
@@ -142,6 +142,8 @@ pub(crate) enum Part {
     /// All fault explorations of the built-in controllers; CI runs up to 60 plans of each scenario. Also all explorations
     /// of an operator with planted bugs by the library behind `windlass explore`; CI runs one of them
     Explorations,
+    /// Released operators, explored with `windlass explore`: checks that it finds their published bugs (needs Go)
+    ExploreOperators(operators::Options),
     /// The fuzz targets, one after the other (needs cargo-fuzz and a C++ compiler)
     Fuzz {
         /// The duration of each in seconds
@@ -264,6 +266,7 @@ pub(crate) fn run(part: &Part) -> Result {
             // The programs that the other tests explore, and their step, have `operator` in their names.
             ignored(&["--package", "windlass-cli", "--test", "explore"], &["--skip", "operator"])
         }
+        Part::ExploreOperators(options) => operators::run(options),
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
         Part::Matrix { only, minor } => matrix(*only, minor),
         Part::Package => dist::verify::run(),

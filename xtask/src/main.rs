@@ -44,6 +44,7 @@ mod kubectl;
 mod labs;
 mod long;
 mod modules;
+mod operators;
 mod package;
 mod bench_programs;
 mod reconciles;

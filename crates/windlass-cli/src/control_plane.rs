@@ -30,7 +30,8 @@ use windlass_client::{
 use windlass_controllers::{BuiltIn, Controllers, Identity, TokenRequest, TokenSigner};
 use windlass_runtime::{LeaderElection, Manager};
 use windlass_server::{
-    AdmissionConfiguration, AuditConfiguration, KubernetesVersion, PodAccounts, ProxyIdentity, Server, Service, User,
+    AdmissionConfiguration, AuditConfiguration, KubernetesVersion, PodAccounts, ProxyIdentity, RuntimeConfig, Server,
+    Service, User,
 };
 
 use crate::{
@@ -91,6 +92,8 @@ pub(crate) struct Settings {
     pub(crate) limits: TimeLimits,
     pub(crate) requests: RequestLimits,
     pub(crate) gates: FeatureGates,
+    /// The removed API versions to serve.
+    pub(crate) runtime: RuntimeConfig,
     /// The encryption of the stored objects.
     pub(crate) encryption: Option<Encryption>,
     /// A hint for the user if the address is in use.
@@ -226,6 +229,7 @@ impl Bound {
         let accounts = if creates_accounts { PodAccounts::Required } else { PodAccounts::Optional };
         let server = Server::builder()
             .kubernetes(settings.kubernetes)
+            .runtime_config(settings.runtime)
             .storage(storage)
             .token(token)
             .token_issuer(issuer)
@@ -516,6 +520,7 @@ mod tests {
             limits: TimeLimits::default(),
             requests: RequestLimits::default(),
             gates: FeatureGates::default(),
+            runtime: RuntimeConfig::default(),
             place: Place::Memory { history: Duration::from_mins(5) },
             encryption: None,
             hint: "",
@@ -533,6 +538,18 @@ mod tests {
                 }
             });
             created.await.expect("all nodes are created within a minute");
+            plane.stop().await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn removed_api_versions_are_served_on_request() {
+        let runtime: RuntimeConfig = "policy/v1beta1=true".parse().unwrap();
+        for (runtime, is_served) in [(runtime, true), (RuntimeConfig::default(), false)] {
+            let settings = Settings { runtime, ..settings("none", 0) };
+            let plane = Bound::bind(settings).await.unwrap().start().unwrap();
+            let discovery = plane.client().discovery().await.unwrap();
+            assert_eq!(discovery.supports(&"policy/v1beta1".parse().unwrap()), is_served);
             plane.stop().await.unwrap();
         }
     }

@@ -43,6 +43,7 @@ mod storage;
 #[cfg(test)]
 mod testing;
 mod request_limits;
+mod runtime_config;
 mod time_limits;
 mod token_keys;
 

@@ -12,6 +12,7 @@ use windlass_api::{
     k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use windlass_client::{Client, read_manifests, wait};
+use windlass_server::definition_to_v1;
 
 use crate::{Environment, Error, NAME};
 
@@ -61,7 +62,8 @@ impl Environment {
     }
 
     /// Installs the CustomResourceDefinitions in a YAML or JSON text, waits until the kinds are served, and returns
-    /// their names. Objects of other kinds are skipped. Existing definitions are replaced.
+    /// their names. Objects of other kinds are skipped. Existing definitions are replaced. Those of
+    /// `apiextensions.k8s.io/v1beta1` are converted to `v1`.
     pub async fn install_manifests(&self, text: &str) -> Result<Vec<String>, Error> {
         self.install_text(text, None).await
     }
@@ -109,12 +111,23 @@ pub(crate) async fn establish(client: &Client, definition: &DynamicObject, patie
     Err(Error::Serve { doing: "installing a CustomResourceDefinition", source })
 }
 
-/// Returns the CustomResourceDefinitions in a text.
+/// Returns the CustomResourceDefinitions in a text, in v1.
 pub(crate) fn definitions_in(text: &str, origin: Option<PathBuf>) -> Result<Vec<DynamicObject>, Error> {
-    let objects = read_manifests(text);
-    let objects = objects.map_err(|error| Error::Manifest { origin, source: error.into() })?;
+    let invalid = |source: BoxError| Error::Manifest { origin: origin.clone(), source };
+    let objects = read_manifests(text).map_err(|error| invalid(error.into()))?;
     let is_definition = |object: &DynamicObject| object.types.as_ref().is_some_and(|types| types.kind == KIND);
-    Ok(objects.into_iter().filter(is_definition).collect())
+    let definitions = objects.into_iter().filter(is_definition);
+    definitions.map(|definition| in_v1(definition).map_err(invalid)).collect()
+}
+
+/// Converts a definition of v1beta1 to v1.
+fn in_v1(definition: DynamicObject) -> Result<DynamicObject, BoxError> {
+    if definition.types.as_ref().is_some_and(|types| types.api_version == "apiextensions.k8s.io/v1") {
+        return Ok(definition);
+    }
+    let name = definition.name().to_owned();
+    let converted = definition_to_v1(serde_json::to_value(definition)?);
+    Ok(serde_json::from_value(converted.map_err(|error| format!("{KIND} {name}: {error}"))?)?)
 }
 
 /// Returns the resource of CustomResourceDefinitions.
@@ -165,4 +178,21 @@ pub(crate) fn read(path: &Path) -> Result<Vec<(PathBuf, String)>, Error> {
     };
     let text = |file: PathBuf| fs::read_to_string(&file).map_err(failed(&file)).map(|text| (file, text));
     files.into_iter().map(text).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions_of_v1beta1_are_converted() {
+        let text = "apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\n\
+                    metadata: {name: as.example.com}\nspec: {group: example.com, names: {plural: as}, version: v1}\n";
+        let found = definitions_in(text, None).unwrap();
+        assert_eq!(found[0].types.as_ref().unwrap().api_version, "apiextensions.k8s.io/v1");
+        assert_eq!(found[0].data["spec"]["versions"][0]["name"], "v1");
+        let error = definitions_in(&text.replace(", version: v1", ""), Some("old.yaml".into())).unwrap_err();
+        let error = windlass_api::ErrorChain(&error).to_string();
+        assert!(error.contains("old.yaml") && error.contains("as.example.com: spec.versions: "), "{error}");
+    }
 }

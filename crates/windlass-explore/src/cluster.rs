@@ -17,7 +17,7 @@ use tokio::{
 use windlass_api::k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use windlass_client::{Client, Kubeconfig, kubeconfig, wait};
 use windlass_serve::{HttpServer, Protocols};
-use windlass_server::TlsIdentity;
+use windlass_server::{RuntimeConfig, TlsIdentity};
 
 use crate::{
     Plan,
@@ -54,6 +54,8 @@ pub(crate) struct ClusterOptions {
     pub(crate) nodes: usize,
     /// CustomResourceDefinitions to install before the program starts.
     pub(crate) crds: Vec<Value>,
+    /// The removed API versions that the server serves.
+    pub(crate) runtime: RuntimeConfig,
     /// The pod that represents the program.
     pub(crate) pod: Option<PodName>,
 }
@@ -99,6 +101,8 @@ pub(crate) struct Activity {
     pub(crate) undelivered: usize,
     /// `true` if [`Cluster::release`] would deliver held events or end a rewound view.
     pub(crate) is_holding: bool,
+    /// `true` if that is only a gap that ends in a later step.
+    pub(crate) is_gap_beyond_step: bool,
     /// `true` while a write is delayed, a process that a fault ended is not replaced yet, or the last process has sent no
     /// request yet. A process that sends none within ten seconds does not count.
     pub(crate) is_striking: bool,
@@ -132,7 +136,7 @@ impl Cluster {
         let address = listener.local_addr().map_err(|error| failed("listening", &error))?;
         let tls = TlsIdentity::generate([address.ip().to_string()]);
         let tls = tls.map_err(|error| failed("creating a certificate", &error))?;
-        let mut control_plane = ControlPlane::new(address);
+        let mut control_plane = ControlPlane::new(address, options.runtime.clone());
         let server = &control_plane.server;
         server.start().await.map_err(|error| failed("starting the server", &error))?;
         let activity = Arc::<Notify>::default();
@@ -230,6 +234,7 @@ impl Cluster {
             in_flight,
             undelivered,
             is_holding: self.gateway.is_holding(),
+            is_gap_beyond_step: self.gateway.is_gap_beyond_step(),
             is_striking: self.gateway.is_striking(),
             is_starting: self.gateway.is_starting(),
         }

@@ -207,6 +207,11 @@ impl Gateway {
         self.gates.is_holding()
     }
 
+    /// Reports whether nothing is held except for a gap that ends in a later step.
+    pub(crate) fn is_gap_beyond_step(&self) -> bool {
+        self.gates.is_gap_beyond(self.history.now().0)
+    }
+
     /// Reports whether a fault is in progress: a write is delayed, or a process is to be started.
     pub(crate) fn is_striking(&self) -> bool {
         let state = self.state.lock();
@@ -227,7 +232,7 @@ impl Gateway {
     pub(crate) fn release(&self) {
         if self.gates.release(self.history.latest_revision()) {
             self.injections.end_gap();
-            let note = "delivered the held events: everything else had settled";
+            let note = "delivered what was held: everything else had settled";
             self.injections.note(self.history.now(), note.to_owned());
             self.history.touch();
         }

@@ -33,6 +33,9 @@ pub(crate) use self::{
 /// The maximum number of recorded requests.
 const MAX_REQUESTS: usize = 200_000;
 
+/// The annotation with the record of a leader election.
+const ELECTION: &str = "/metadata/annotations/control-plane.alpha.kubernetes.io~1leader";
+
 /// The time limit for the observer to record a change that is already stored.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -89,6 +92,12 @@ pub(crate) struct Entries {
 /// Reports whether the changes of a resource are recorded: of all except events and leases.
 pub(crate) fn is_recorded(resource: &str) -> bool {
     !matches!(resource, "events" | "events.events.k8s.io" | "leases.coordination.k8s.io")
+}
+
+/// Reports whether an object is the record of a leader election, which the leader renews all the time. Clients before
+/// client-go 0.24 keep it in an annotation of a `ConfigMap` or of Endpoints.
+pub(crate) fn is_election(object: &Value) -> bool {
+    object.pointer(ELECTION).is_some()
 }
 
 impl History {

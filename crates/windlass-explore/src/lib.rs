@@ -58,3 +58,4 @@ pub use isolation::Isolation;
 pub use plan::Plan;
 pub use run::{Invariant, Scenario};
 pub use steps::Step;
+pub use windlass_server::{RuntimeConfig, RuntimeConfigError};

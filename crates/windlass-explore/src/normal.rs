@@ -27,9 +27,17 @@ pub struct Mask {
     pub objects: BTreeSet<ObjectName>,
 }
 
-/// Resources that record the activity of the cluster. Their number and content depend on the timing.
-const IGNORED: [&str; 4] =
-    ["events", "events.events.k8s.io", "leases.coordination.k8s.io", "endpointslices.discovery.k8s.io"];
+/// Resources that record the activity of the cluster. Their number, names and content depend on the timing, or on the
+/// addresses that the cluster assigns. The cluster creates an `APIService` for each version of a CRD, possibly later than
+/// the program starts.
+const IGNORED: [&str; 6] = [
+    "apiservices.apiregistration.k8s.io",
+    "events",
+    "events.events.k8s.io",
+    "leases.coordination.k8s.io",
+    "endpointslices.discovery.k8s.io",
+    "ipaddresses.networking.k8s.io",
+];
 /// Fields of metadata that record the history of an object, not its state.
 const HISTORY: [&str; 6] = ["uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink"];
 /// Fields whose values the cluster assigns, by resource.
@@ -80,9 +88,11 @@ fn strip(resource: &str, object: &mut Value) {
     if resource == "services"
         && let Some(Value::Array(ports)) = object.pointer_mut("/spec/ports")
     {
-        for port in ports {
+        for port in &mut *ports {
             remove(port, "/nodePort");
         }
+        // The order has no meaning, and programs that keep ports in a map change it.
+        ports.sort_by_cached_key(ToString::to_string);
     }
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
         for field in HISTORY {
@@ -187,6 +197,8 @@ mod tests {
             (object("configmaps/default/a"), config),
             (object(&format!("events/default/{suffix}")), event),
             (object("configmaps/default/kube-root-ca.crt"), json!({"data": suffix})),
+            (object(&format!("apiservices.apiregistration.k8s.io/{suffix}")), json!({"metadata": {"name": suffix}})),
+            (object(&format!("ipaddresses.networking.k8s.io/{address}")), json!({"metadata": {"name": address}})),
         ]);
         normal(&record, &Names::new(&record, &Patterns::default()))
     }
@@ -207,6 +219,16 @@ mod tests {
         assert_eq!(config["metadata"]["ownerReferences"][0]["uid"], "the UID of pods/default/web-*");
         assert_eq!(config["data"]["volume"], "pvc-*");
         assert_eq!(config["status"]["observedGeneration"], "an older one");
+    }
+
+    #[test]
+    fn order_of_service_ports_is_ignored() {
+        let state = |ports: Value| {
+            let record = ended_with([(object("services/default/a"), json!({"spec": {"ports": ports}}))]);
+            normal(&record, &Names::new(&record, &Patterns::default()))
+        };
+        let one = json!([{"port": 1, "nodePort": 30_001}, {"port": 2, "nodePort": 30_002}]);
+        assert_eq!(state(one), state(json!([{"port": 2, "nodePort": 30_001}, {"port": 1, "nodePort": 30_009}])));
     }
 
     #[test]

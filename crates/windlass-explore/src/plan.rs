@@ -41,6 +41,8 @@ pub enum Effect {
     Crash,
     /// The write is stored, and the connection is closed instead of a response.
     LostResponse,
+    /// The write is stored, and the response arrives only after everything else has settled.
+    Stalled,
     /// The write is refused with this status code and not stored.
     Refused(Refusal),
     /// The request waits, and is then executed.
@@ -51,8 +53,8 @@ pub enum Effect {
     Deposed,
     /// Events of the resource at the point and later ones reach the program only after everything else has settled.
     Lag,
-    /// Events of the resource are held from the point until the other point. Then the watches end with code 410, so the
-    /// program lists again and does not see the states in between.
+    /// Events of the resource are held from the point until the other point, also over the end of a step. Then the watches
+    /// end with code 410, so the program lists again and does not see the states in between.
     Gap {
         /// The change at which the watches end.
         until: Point,
@@ -187,6 +189,9 @@ impl Fault {
         match effect {
             Effect::Crash => format!("the program is killed after it has made this change and restarted: {at}"),
             Effect::LostResponse => format!("the response to this write is lost: {at}"),
+            Effect::Stalled => {
+                format!("the response to this write arrives only after everything else has settled: {at}")
+            }
             Effect::Refused(refusal) => format!("this write is refused with {}: {at}", refusal.code()),
             Effect::Delayed => format!("this write is delayed: {at}"),
             Effect::Conflict => format!("another client writes to the object just before this write: {at}"),
@@ -222,6 +227,7 @@ impl Effect {
         match self {
             Self::Crash => "crash",
             Self::LostResponse => "lost-response",
+            Self::Stalled => "stalled",
             Self::Refused(_) => "refused",
             Self::Delayed => "delayed",
             Self::Conflict => "conflict",

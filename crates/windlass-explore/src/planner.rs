@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    plan::{Effect, Fault, Plan, Point},
-    record::{Change, Record},
+    plan::{Effect, Fault, Plan, Point, Scope},
+    record::{Change, ChangeVerb, Record},
 };
 
 mod context;
@@ -32,6 +32,8 @@ struct Candidate {
     /// Candidates with the same text are alike; the first one is new.
     novelty: String,
     rank: Rank,
+    /// `true` if it comes before others that are as new.
+    is_promising: bool,
 }
 
 /// The usefulness of a candidate before novelty is considered.
@@ -79,11 +81,22 @@ impl Candidates {
         let rank = if context.is_periodic(change) { Rank::Periodic } else { rank };
         let novelty = format!("{} {}", novelty(&effect), content(&change.point));
         let plan = Plan { faults: vec![Fault { point: change.point.clone(), effect }] };
-        self.all.push(Candidate { plan, novelty, rank });
+        let is_promising = is_promising(change, &plan.faults[0].effect);
+        self.all.push(Candidate { plan, novelty, rank, is_promising });
     }
 
     fn skip(&mut self, reason: &str, number: usize) {
         *self.skipped.entry(reason.to_owned()).or_default() += number;
+    }
+}
+
+/// Returns `true` if programs often handle the fault badly: an interrupted deletion, a state that a later step replaces, or
+/// one stale resource beside current ones. Creations are usually repeated without harm.
+fn is_promising(change: &Change, effect: &Effect) -> bool {
+    match effect {
+        Effect::Gap { until } => until.step > change.step,
+        Effect::Rewind { scope, .. } => *scope != Scope::All,
+        _ => change.verb == ChangeVerb::Delete || context::begins_deletion(change),
     }
 }
 

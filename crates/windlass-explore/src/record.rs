@@ -66,7 +66,7 @@ pub struct StepRecord {
     pub name: String,
     /// The time of its beginning.
     pub started: Duration,
-    /// The time when the cluster had settled after the step; `None` if it did not.
+    /// The time when the cluster had settled after the step; `None` if it did not, or if a gap continues in the next step.
     pub settled: Option<Duration>,
     /// The revision of the storage when the step began.
     pub revision: u64,

@@ -3,6 +3,7 @@
 //! ```text
 //! crd   the content of a CRD: parsing, defaults, validation
 //!   └ structural  validation of its schemas
+//!   └ v1beta1     CRDs in a version that Kubernetes has removed
 //! controller   one task per server: accepts names, publishes resources, establishes CRDs, deletes their objects
 //! custom       one version of a custom resource: its decoder and its strategy
 //!   └ schema      a compiled schema
@@ -26,11 +27,14 @@ mod prune;
 mod schema;
 mod structural;
 mod translator;
+pub(crate) mod v1beta1;
 mod validate;
 
 pub(crate) use self::controller::{begin_deletion, start};
+pub use self::v1beta1::{DefinitionError, definition_to_v1};
 pub(crate) use crate::apiextensions::crd::{
     default_definition, prepare_definition, prepare_definition_update, validate_definition, validate_definition_update,
+    validate_unapproved_definition,
 };
 
 #[cfg(test)]

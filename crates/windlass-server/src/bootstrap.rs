@@ -22,7 +22,7 @@ use crate::{
     extension::ExtensionApi,
     flow_control::FlowControl,
     kinds::{
-        self, KindOptions, SYSTEM_CLASSES,
+        self, KindOptions, RuntimeConfig, SYSTEM_CLASSES,
         core::service::{AddressAllocator, ServiceCidr, start_repair},
     },
     kubernetes::KubernetesVersion,
@@ -73,6 +73,8 @@ pub(crate) struct RegistryOptions {
     pub(crate) list_lag: Duration,
     /// The address in the endpoints of the service `kubernetes`; `None` for that of the listener.
     pub(crate) advertised: Option<IpAddr>,
+    /// The removed API versions to serve.
+    pub(crate) runtime: RuntimeConfig,
 }
 
 /// A server among those over its storage.
@@ -111,9 +113,11 @@ pub(crate) async fn start(
         event_lifetime,
         list_lag,
         advertised,
+        runtime,
     } = choices;
     let allocator = AddressAllocator::new(entropy.clone(), kubernetes);
-    let options = KindOptions { kubernetes, allocator: Arc::clone(&allocator), event_lifetime };
+    let removed = runtime.enabled().collect();
+    let options = KindOptions { kubernetes, allocator: Arc::clone(&allocator), event_lifetime, removed };
     let commits = authorizer.last_commits();
     let plugins = match &extension {
         Some(api) => admission::extension_chain(api.rules().clone(), authorizer),

@@ -120,7 +120,7 @@ pub(crate) fn plan(group: &str, version: &str, kind: &str) -> Option<&'static Pl
     plan_of(KubernetesVersion::default(), group, version, kind)
 }
 
-/// Returns the plan of a kind in a Kubernetes version, or `None` if that version does not serve it.
+/// Returns the plan of a kind in a Kubernetes version, or `None` if a server of that version cannot serve it.
 pub(crate) fn plan_of(kubernetes: KubernetesVersion, group: &str, version: &str, kind: &str) -> Option<&'static Plan> {
     // The tables bound the number of plans, and plans are never freed.
     static PLANS: [OnceLock<RwLock<HashMap<String, &'static Plan>>>; KubernetesVersion::ALL.len()] =
@@ -130,7 +130,8 @@ pub(crate) fn plan_of(kubernetes: KubernetesVersion, group: &str, version: &str,
     if let Some(plan) = plans.read().get(&name) {
         return Some(plan);
     }
-    let root = types::kind(kubernetes, group, version, kind)?;
+    let root = types::kind(kubernetes, group, version, kind)
+        .or_else(|| types::removed_kind(kubernetes, group, version, kind))?;
     Some(plans.write().entry(name).or_insert_with(|| {
         Box::leak(Box::new(Plan {
             group: group.into(),
@@ -163,6 +164,11 @@ enum Failure {
 }
 
 impl Plan {
+    /// Returns the apiVersion of the kind, such as `apps/v1`.
+    pub(crate) fn api_version(&self) -> &str {
+        &self.api_version
+    }
+
     /// Decodes a request body. Kind and apiVersion may be missing; if present, they must be those of the plan.
     pub(crate) fn decode(
         &self,

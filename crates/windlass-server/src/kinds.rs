@@ -12,6 +12,9 @@
 //! ```
 //!
 //! To add a kind: write its module with a `KIND`, and add it to the `KINDS` of its group.
+//!
+//! A version that Kubernetes has removed is listed in `kubernetes/removed`. Its kinds have the rows of the successor. A kind
+//! with other fields or rules also has a row of its own, with a [`View`].
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -20,7 +23,6 @@ use serde_json::Value;
 use windlass_api::Status;
 
 use self::core::service::{AddressAllocator, allocate, release_all};
-pub use self::stored::{StoredKinds, StoredResource, stored_resources};
 pub(crate) use self::{
     admissionregistration::{conditions, expressions},
     core::service_account::ENFORCE_MOUNTABLE_SECRETS,
@@ -29,10 +31,14 @@ pub(crate) use self::{
     scheduling::SYSTEM_CLASSES,
     selector::{label_selector, validate_count, validate_label},
 };
+pub use self::{
+    runtime_config::{RuntimeConfig, RuntimeConfigError},
+    stored::{StoredKinds, StoredResource, stored_resources},
+};
 use crate::{
-    codec,
-    discovery::catalog::{CatalogResource, catalog},
-    kubernetes::KubernetesVersion,
+    codec::{self, Plan},
+    discovery::catalog::{CatalogResource, catalog, of_removed},
+    kubernetes::{KubernetesVersion, removed::RemovedVersion},
     object::{Errors, Field},
     resource::{
         Allocation, AllocationMode, Conversion, Hub, Part, ResourceInfo, ResourceTable, Rules, ScaleRule, Shape,
@@ -63,6 +69,7 @@ mod prelude;
 mod quantity;
 mod rbac;
 mod reviews;
+mod runtime_config;
 mod scheduling;
 mod selector;
 mod storage;
@@ -81,6 +88,8 @@ pub(crate) struct KindOptions {
     pub(crate) allocator: Arc<AddressAllocator>,
     /// The lifetime of events; `None` for the default.
     pub(crate) event_lifetime: Option<Duration>,
+    /// The removed API versions to serve.
+    pub(crate) removed: Vec<&'static RemovedVersion>,
 }
 
 #[cfg(test)]
@@ -88,7 +97,7 @@ impl KindOptions {
     /// Returns options for tests that store nothing.
     pub(crate) fn of(kubernetes: KubernetesVersion) -> Self {
         let allocator = AddressAllocator::new(windlass_api::Entropy::seeded(1), kubernetes);
-        Self { kubernetes, allocator, event_lifetime: None }
+        Self { kubernetes, allocator, event_lifetime: None, removed: Vec::new() }
     }
 }
 
@@ -128,6 +137,7 @@ struct Kind {
 struct View {
     /// The group and version of the stored objects.
     stored: (&'static str, &'static str),
+    /// Converts all but the apiVersion, like `to_stored`.
     from_stored: fn(Value) -> Value,
     to_stored: fn(Value) -> Value,
 }
@@ -221,7 +231,11 @@ impl ClaimPart {
 /// Returns the served built-in resources, in the order of discovery. Resources without a row are not served.
 pub(crate) fn built_ins(options: &KindOptions) -> ResourceTable {
     let entries = catalog(options.kubernetes).iter();
-    let resources = entries.filter_map(|entry| resource(entry, options)).map(Arc::new).collect();
+    let mut resources: Vec<_> = entries.filter_map(|entry| resource(entry, options)).map(Arc::new).collect();
+    for removed in &options.removed {
+        let entries = of_removed(options.kubernetes, removed);
+        resources.extend(entries.iter().filter_map(|entry| removed_resource(removed, entry, options)).map(Arc::new));
+    }
     ResourceTable::new(options.kubernetes, resources)
 }
 
@@ -237,10 +251,32 @@ fn storage_prefix(kind: &Kind, entry: &CatalogResource) -> String {
 
 fn resource(entry: &CatalogResource, options: &KindOptions) -> Option<ResourceInfo> {
     let kind = row(entry)?;
+    resource_of(entry, kind, kind.view.as_ref(), options)
+}
+
+/// Returns a resource of a removed version. Without a row of its own, it has that of the successor.
+fn removed_resource(removed: &RemovedVersion, entry: &CatalogResource, options: &KindOptions) -> Option<ResourceInfo> {
+    let same = View { stored: (entry.group, removed.successor), from_stored: |same| same, to_stored: |same| same };
+    let resource = if let Some(own) = row(entry) {
+        resource_of(entry, own, own.view.as_ref(), options)?
+    } else {
+        let successor = CatalogResource { version: removed.successor, ..entry.clone() };
+        resource_of(entry, row(&successor)?, Some(&same), options)?
+    };
+    let kind = removed.kinds.iter().find(|kind| kind.name == entry.kind)?;
+    Some(ResourceInfo { deprecation: Some(removed.deprecation(kind)), ..resource })
+}
+
+fn resource_of(
+    entry: &CatalogResource,
+    kind: &'static Kind,
+    view: Option<&View>,
+    options: &KindOptions,
+) -> Option<ResourceInfo> {
     let plan = codec::plan_of(options.kubernetes, entry.group, entry.version, entry.kind)?;
-    let conversion = match &kind.view {
+    let conversion = match view {
         None => None,
-        Some(view) => Some(view.conversion(options.kubernetes, kind.name)?),
+        Some(view) => Some(view.conversion(options.kubernetes, plan, kind.name)?),
     };
     let prefix = if entry.storage_hash.is_empty() { String::new() } else { storage_prefix(kind, entry) };
     let own = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<String>>();
@@ -275,15 +311,24 @@ fn resource(entry: &CatalogResource, options: &KindOptions) -> Option<ResourceIn
 }
 
 impl View {
-    /// Returns the conversion; `None` if the stored version has no plan.
-    fn conversion(&self, kubernetes: KubernetesVersion, name: &str) -> Option<Conversion> {
-        let stored = Shape::BuiltIn(codec::plan_of(kubernetes, self.stored.0, self.stored.1, name)?);
+    /// Returns the conversion of a version with this plan; `None` if the stored version has no plan.
+    fn conversion(&self, kubernetes: KubernetesVersion, own: &'static Plan, name: &str) -> Option<Conversion> {
+        let stored = codec::plan_of(kubernetes, self.stored.0, self.stored.1, name)?;
+        let to = |plan: &'static Plan, convert: fn(Value) -> Value| {
+            move |object: Value| {
+                let mut converted = convert(object);
+                if let Value::Object(object) = &mut converted {
+                    object.insert("apiVersion".to_owned(), plan.api_version().into());
+                }
+                converted
+            }
+        };
         Some(Conversion {
             hub: Hub::Stored,
-            stored,
+            stored: Shape::BuiltIn(stored),
             complete: Arc::new(|_| {}),
-            from_stored: Arc::new(self.from_stored),
-            to_stored: Arc::new(self.to_stored),
+            from_stored: Arc::new(to(own, self.from_stored)),
+            to_stored: Arc::new(to(stored, self.to_stored)),
             translator: None,
             unserved: Arc::new([]),
         })

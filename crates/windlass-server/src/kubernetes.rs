@@ -4,8 +4,11 @@
 //! binary contains the tables of the default version in full, and for each other version the differences from them
 //! (`data/minors`). The tables of a version are built when a server of that version first needs them, and are never
 //! freed.
+//!
+//! [`removed`] lists API versions that none of these versions has, and that a server can serve again.
 
 mod difference;
+pub(crate) mod removed;
 mod tables;
 
 use std::{error::Error, fmt, str::FromStr};

@@ -120,6 +120,7 @@ mod turns;
 pub use self::{
     admission::{AdmissionConfiguration, AdmissionConfigurationError, AdmissionPlugins, PodAccounts},
     aggregation::{ProxyIdentity, ProxyIdentityError},
+    apiextensions::{DefinitionError, definition_to_v1},
     audit::{
         AuditBatchOptions, AuditConfiguration, AuditError, AuditFormat, AuditLogOptions, AuditMode, AuditPolicy,
         AuditPolicyError, AuditTruncateOptions, AuditWebhook, AuditWebhookOptions,
@@ -144,7 +145,7 @@ pub use self::{
     tls::{TlsError, TlsIdentity, TlsVersion},
 };
 pub use crate::kinds::{
-    StoredKinds, StoredResource,
+    RuntimeConfig, RuntimeConfigError, StoredKinds, StoredResource,
     core::service::{InvalidServiceCidr, ServiceCidr},
     stored_resources,
 };

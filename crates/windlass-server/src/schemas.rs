@@ -8,7 +8,15 @@ use std::{
     sync::OnceLock,
 };
 
-use crate::{descriptions::Schemas, kubernetes::KubernetesVersion};
+use serde_json::{Value, json};
+
+use crate::{
+    descriptions::Schemas,
+    kubernetes::{
+        KubernetesVersion,
+        removed::{REMOVED, RemovedKind, RemovedVersion},
+    },
+};
 
 pub(crate) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 pub(crate) const REFERENCE: &str = "#/components/schemas/";
@@ -55,7 +63,47 @@ impl Recorded {
                 by_kind.insert(kind, *name);
             }
         }
-        Self { text, by_name, by_kind }
+        let mut recorded = Self { text, by_name, by_kind };
+        for removed in REMOVED {
+            for kind in removed.kinds {
+                recorded.add_removed(removed, kind);
+            }
+        }
+        recorded
+    }
+
+    /// Adds the schemas of a kind of a removed version and of its list: those of the successor, with other names. A spec
+    /// with other fields has no schema.
+    fn add_removed(&mut self, removed: &RemovedVersion, kind: &RemovedKind) {
+        let RemovedVersion { group, version, successor, .. } = removed;
+        let of_item = (kind.name.to_owned(), self.of_kind(group, successor, kind.name));
+        let list_kind = format!("{}List", kind.name);
+        let of_list = self.of_kind(group, successor, &list_kind);
+        let mut renamed = Vec::new();
+        for (kind_name, name) in [of_item, (list_kind, of_list)] {
+            let Some(name) = name else { return };
+            let Some(package) = name.strip_suffix(&format!("{successor}.{kind_name}")) else { return };
+            renamed.push((kind_name.clone(), name, format!("{package}{version}.{kind_name}")));
+        }
+        for (kind_name, name, new_name) in &renamed {
+            let mut json = self.by_name[name].replace(
+                &format!(r#""kind":"{kind_name}","version":"{successor}""#),
+                &format!(r#""kind":"{kind_name}","version":"{version}""#),
+            );
+            let [(_, item, new_item), _] = renamed.as_slice() else { return };
+            json = json.replace(&format!("{REFERENCE}{item}\""), &format!("{REFERENCE}{new_item}\""));
+            if kind.has_own_spec
+                && let Ok(mut schema) = serde_json::from_str::<Value>(&json)
+                && let Some(spec) = schema.pointer_mut("/properties/spec")
+            {
+                *spec = json!({"type": "object"});
+                json = schema.to_string();
+            }
+            // Parsed once per Kubernetes version, like the recorded ones.
+            let (json, new_name): (&'static str, &'static str) = (json.leak(), new_name.clone().leak());
+            self.by_name.insert(new_name, json);
+            self.by_kind.insert(format!("{group}/{version}/{kind_name}"), new_name);
+        }
     }
 
     /// Returns all schemas, one per line: name, tab, JSON.

@@ -40,7 +40,7 @@ use crate::{
     flow_control::{FlowControl, FlowControlOptions},
     http::{Body, Origin, RequestBody, Trust, handle},
     identity::User,
-    kinds::{core::service::ServiceCidr, flowcontrol},
+    kinds::{RuntimeConfig, core::service::ServiceCidr, flowcontrol},
     kubernetes::KubernetesVersion,
     metrics::Metrics,
     single_flight::SingleFlight,
@@ -151,6 +151,24 @@ impl ServerBuilder {
     /// Reading the tables of another version than the default one takes about 0.5 MB of memory, once per process.
     pub const fn kubernetes(mut self, version: KubernetesVersion) -> Self {
         self.choices.kubernetes = version;
+        self
+    }
+
+    /// Sets the API versions that Kubernetes has removed and that the server serves for old clients, such as
+    /// `policy/v1beta1`. By default there are none.
+    ///
+    /// They are other versions of the same objects: a write in one version can be read and watched in all of them.
+    ///
+    /// ```
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use windlass_server::Server;
+    ///
+    /// let server = Server::builder().runtime_config("policy/v1beta1=true".parse()?).build();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn runtime_config(mut self, config: RuntimeConfig) -> Self {
+        self.choices.runtime = config;
         self
     }
 

@@ -27,7 +27,7 @@ use windlass_api::Status;
 
 use crate::{
     descriptions::Descriptions,
-    kubernetes::KubernetesVersion,
+    kubernetes::{KubernetesVersion, removed},
     resource::{Column, ResourceInfo, Shape},
 };
 
@@ -237,7 +237,9 @@ fn recorded(kubernetes: KubernetesVersion) -> &'static HashMap<&'static str, Arc
 
 fn built_in_columns(kubernetes: KubernetesVersion, group: &str, version: &str, plural: &str) -> Arc<[Column]> {
     static FALLBACK: OnceLock<Arc<[Column]>> = OnceLock::new();
-    match recorded(kubernetes).get(format!("{group}/{version}/{plural}").as_str()) {
+    let columns_in = |version: &str| recorded(kubernetes).get(format!("{group}/{version}/{plural}").as_str());
+    let columns = columns_in(version).or_else(|| columns_in(removed::of_version(group, version)?.successor));
+    match columns {
         Some(columns) if cells::printer(kubernetes, group, plural).is_some() || has_created_at(columns) => {
             columns.clone()
         }

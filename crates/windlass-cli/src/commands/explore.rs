@@ -14,7 +14,7 @@ use windlass_api::ErrorChain;
 use windlass_explore::{Exploration, Isolation, Plan, Results, Scenario, exploration::Progress, report};
 use windlass_runtime::shutdown;
 
-use crate::time_limits::not_negative;
+use crate::{runtime_config::RuntimeConfigFlags, time_limits::not_negative};
 
 /// The exit code if there are findings.
 const FINDINGS: u8 = 1;
@@ -27,6 +27,8 @@ pub(crate) struct Options {
     /// File or directory with the CustomResourceDefinitions of the operator; can be repeated
     #[arg(long, value_name = "PATH")]
     crds: Vec<PathBuf>,
+    #[command(flatten)]
+    runtime: RuntimeConfigFlags,
     /// Directory with the steps: manifests and executables, in the order of their names
     #[arg(long, value_name = "DIR")]
     steps: PathBuf,
@@ -118,6 +120,7 @@ impl Options {
     /// Returns the exploration with the settings of the flags.
     fn exploration(&self) -> Result<Exploration, Box<dyn Error>> {
         let mut scenario = Scenario::open(&self.crds, &self.steps, self.invariants.as_deref(), self.program.clone())?
+            .runtime_config(self.runtime.joined())
             .nodes(usize::from(self.nodes));
         if let Some((namespace, pod)) = &self.in_cluster {
             scenario = scenario.in_cluster(namespace, pod);

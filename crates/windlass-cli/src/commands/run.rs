@@ -31,7 +31,7 @@ use clap::Args;
 use windlass_controllers::Controllers;
 use windlass_runtime::shutdown;
 use windlass_scaffold::ProjectLocation;
-use windlass_server::{AdmissionConfiguration, KubernetesVersion};
+use windlass_server::{AdmissionConfiguration, KubernetesVersion, RuntimeConfig};
 
 pub(super) use self::cargo::build_manifests;
 use self::{lock::Lock, session::Session};
@@ -103,6 +103,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         limits: TimeLimits::default(),
         requests: RequestLimits::default(),
         gates: FeatureGates::default(),
+        runtime: RuntimeConfig::default(),
         place: Place::Directory(Data::at(cluster)),
         encryption: None,
         hint: HINT,

@@ -26,6 +26,7 @@ use crate::{
     encryption::Encryption,
     feature_gates::FeatureGates,
     request_limits::RequestLimits,
+    runtime_config::RuntimeConfigFlags,
     simulation::SimulationFlags,
     storage::{Etcd, Place},
     time_limits::{TimeLimits, positive},
@@ -76,6 +77,8 @@ pub(crate) struct Options {
     requests: RequestLimits,
     #[command(flatten)]
     gates: FeatureGates,
+    #[command(flatten)]
+    runtime: RuntimeConfigFlags,
     /// Kubernetes version to serve; the controllers use the types of 1.36 with every version
     #[arg(long, value_name = "VERSION", default_value_t)]
     kubernetes_version: KubernetesVersion,
@@ -188,6 +191,7 @@ pub(crate) async fn run(options: Options, flags: BTreeMap<String, String>) -> Re
         tokens,
         limits,
         gates,
+        runtime,
         requests,
         kubernetes_version,
         ..
@@ -209,6 +213,7 @@ pub(crate) async fn run(options: Options, flags: BTreeMap<String, String>) -> Re
         limits,
         requests: requests.checked()?,
         gates,
+        runtime: runtime.joined(),
         encryption: storage.encryption(),
         place: storage.place(),
         hint: HINT,

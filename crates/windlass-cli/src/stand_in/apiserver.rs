@@ -17,8 +17,8 @@ use tokio::{net::TcpListener, task::JoinSet};
 use windlass_api::{Clock, Entropy};
 use windlass_runtime::shutdown;
 use windlass_server::{
-    AdmissionPlugins, AuditConfiguration, CertificateRenewal, Limits, PodAccounts, Server, ServerBuilder, ServiceCidr,
-    TlsIdentity, TlsVersion, TokenIssuer,
+    AdmissionPlugins, AuditConfiguration, CertificateRenewal, Limits, PodAccounts, RuntimeConfig, Server,
+    ServerBuilder, ServiceCidr, TlsIdentity, TlsVersion, TokenIssuer,
 };
 
 use super::flags::{Flag, Flags, Invocation, help};
@@ -133,6 +133,7 @@ const FLAGS: &[Flag] = &[
     Flag { name: "requestheader-group-headers", takes: "strings", about: "Headers with groups" },
     Flag { name: "requestheader-uid-headers", takes: "strings", about: "Headers with the UID" },
     Flag { name: "requestheader-username-headers", takes: "strings", about: "Headers with the user name" },
+    Flag { name: "runtime-config", takes: "version=bool,...", about: "Removed API versions to serve" },
     Flag { name: "secure-port", takes: "port", about: "The port to listen on" },
     Flag { name: "service-account-issuer", takes: "url", about: "The issuer of tokens" },
     Flag { name: "service-account-key-file", takes: "path", about: "Further keys that verify tokens" },
@@ -207,6 +208,7 @@ fn server(flags: &Flags, bind: SocketAddr, tasks: &mut JoinSet<()>) -> Result<Se
     let (reads, writes) = (flags.parse("max-requests-inflight")?, flags.parse("max-mutating-requests-inflight")?);
     builder = RequestLimits::new(reads, writes, flags.parse("enable-priority-and-fairness")?).checked()?.apply(builder);
     builder = FeatureGates::lenient(flags.list("feature-gates")).apply(builder);
+    builder = builder.runtime_config(flags.list("runtime-config").map(RuntimeConfig::lenient).collect());
     let mut names = flags.list("service-account-issuer");
     let mut issuer = names.next().map_or_else(TokenIssuer::default, TokenIssuer::named);
     issuer = names.fold(issuer, TokenIssuer::accepting);

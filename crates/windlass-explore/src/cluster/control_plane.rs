@@ -12,7 +12,7 @@ use windlass_client::{Client, warnings::IgnoreWarnings};
 use windlass_controllers::{Controllers, Pace, TokenRequest, TokenSigner};
 use windlass_runtime::Manager;
 use windlass_server::{
-    PodAccounts, Server,
+    PodAccounts, RuntimeConfig, Server,
     storage::{MemoryStorage, Retention, Storage},
 };
 
@@ -39,11 +39,12 @@ pub(super) struct ControlPlane {
 
 impl ControlPlane {
     /// Creates a server that clients reach at an address.
-    pub(super) fn new(address: SocketAddr) -> Self {
+    pub(super) fn new(address: SocketAddr, runtime: RuntimeConfig) -> Self {
         let retention = Retention { age: HISTORY, ..Retention::default() };
         let server = Server::builder()
             .storage(Arc::new(MemoryStorage::with_retention(retention)) as Arc<dyn Storage>)
             .address(address)
+            .runtime_config(runtime)
             // The controllers create the accounts.
             .pod_accounts(PodAccounts::Required)
             .build();

@@ -20,7 +20,7 @@ use windlass_server::Service;
 use crate::{
     error::{Error, Result},
     gateway::{Frames, Gateway},
-    history::{History, is_recorded, revision_of, text},
+    history::{History, is_election, is_recorded, revision_of, text},
 };
 
 /// The resource of CustomResourceDefinitions.
@@ -145,7 +145,7 @@ impl Observer {
     /// Applies an event to the history.
     fn apply(&self, resource: &str, kind: &str, mut object: Value, is_first: bool) {
         let revision = revision_of(&object).unwrap_or_default();
-        if kind != "BOOKMARK" {
+        if kind != "BOOKMARK" && !is_election(&object) {
             if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
                 metadata.remove("managedFields");
             }

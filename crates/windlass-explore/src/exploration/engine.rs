@@ -220,6 +220,7 @@ impl Engine<'_> {
         let timeline = if findings.is_empty() { Vec::new() } else { timeline(record, &findings) };
         let (plan, is_replay) = (plan.clone(), *is_replay);
         let finished = Finished { plan, is_replay, is_reached, findings, timeline };
+        self.tally.elapsed = self.started.elapsed();
         self.tally.add(&finished);
         if let Some(state) = &mut self.state {
             state.append(&finished)?;

@@ -66,6 +66,8 @@ pub struct FindingGroup {
     pub finding: Finding,
     /// The finding as a sentence.
     pub text: String,
+    /// The time from the beginning of the exploration to the end of the first run with the finding, in seconds.
+    pub found_after_seconds: f64,
     /// The runs with this finding. If a run was reproduced, it is the first one.
     pub runs: Vec<FindingRun>,
     /// The event log of the first run.

@@ -1,6 +1,6 @@
 //! The results so far.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{FindingGroup, FindingRun, Replays, Results, state::Finished};
 use crate::plan::Plan;
@@ -12,6 +12,8 @@ const REPLAYED: usize = 3;
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) results: Results,
+    /// The time since the beginning of the exploration.
+    pub(super) elapsed: Duration,
     /// The groups by the key of their finding.
     groups: BTreeMap<String, usize>,
     /// The finished replays of plans.
@@ -48,6 +50,7 @@ impl Tally {
             self.results.findings.push(FindingGroup {
                 finding: finding.clone(),
                 text: finding.to_string(),
+                found_after_seconds: self.elapsed.as_secs_f64(),
                 runs: vec![run],
                 timeline: timeline.clone(),
             });

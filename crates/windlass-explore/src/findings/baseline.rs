@@ -34,6 +34,8 @@ struct Summary {
     numbers: BTreeMap<ObjectName, usize>,
     /// Creations and deletions.
     churn: BTreeMap<(ObjectName, ChangeVerb), usize>,
+    /// Those of objects that existed only because the program saw an earlier state.
+    transient: BTreeMap<(ObjectName, ChangeVerb), usize>,
     /// The objects that the program created or deleted.
     by_program: BTreeSet<ObjectName>,
     /// The objects that wait for their deletion at the end, with their finalizers.
@@ -176,8 +178,9 @@ impl Baseline {
                 continue;
             }
             let found = run.churn.get(key).copied().unwrap_or_default();
+            let lasting = found - run.transient.get(key).copied().unwrap_or_default();
             let expected = self.range(|run| run.churn.get(key).copied().unwrap_or_default());
-            if found > *expected.end() || (found < *expected.start() && !may_skip) {
+            if lasting > *expected.end() || (found < *expected.start() && !may_skip) {
                 findings.push(Finding::Churn { object: object.clone(), verb: *verb, expected, found });
             }
         }
@@ -200,15 +203,18 @@ impl Summary {
         };
         let transient = transient(record);
         for change in &record.changes {
-            let is_transient = transient.contains(change.uid.as_str());
-            if change.verb == ChangeVerb::Update || is_transient || is_ignored(&change.object) {
+            if change.verb == ChangeVerb::Update || is_ignored(&change.object) {
                 continue;
             }
             let object = names.pattern(&change.object);
             if change.actor != Actor::Other {
                 summary.by_program.insert(object.clone());
             }
-            *summary.churn.entry((object, change.verb)).or_default() += 1;
+            let key = (object, change.verb);
+            if transient.contains(change.uid.as_str()) {
+                *summary.transient.entry(key.clone()).or_default() += 1;
+            }
+            *summary.churn.entry(key).or_default() += 1;
         }
         for (object, state) in &record.end {
             let metadata = &state["metadata"];
@@ -222,8 +228,9 @@ impl Summary {
     }
 }
 
-/// Returns the UIDs of the objects that were created and deleted again because the program saw an earlier state. No
-/// program can prevent this, and the end is the same. The deletion of an object from before the fault is not excused.
+/// Returns the UIDs of the objects that were created and deleted again because the program saw an earlier state: by the
+/// program, or by controllers for its objects, in one step. No program can prevent this, and the end is the same. The
+/// deletion of an object from before the fault is not excused.
 fn transient(record: &Record) -> BTreeSet<&str> {
     let is_stale = |effect: &Effect| matches!(effect, Effect::Lag | Effect::Gap { .. } | Effect::Rewind { .. });
     let Some(fault) =
@@ -231,11 +238,12 @@ fn transient(record: &Record) -> BTreeSet<&str> {
     else {
         return BTreeSet::new();
     };
-    let changes = || record.changes.iter().filter(|change| change.at > fault.at);
-    let created = changes().filter(|change| change.verb == ChangeVerb::Create && change.actor != Actor::Other);
-    let deleted: BTreeSet<_> =
-        changes().filter(|change| change.verb == ChangeVerb::Delete).map(|change| change.uid.as_str()).collect();
-    created.map(|change| change.uid.as_str()).filter(|uid| deleted.contains(uid)).collect()
+    let of = |verb| {
+        let changes = record.changes.iter().filter(move |change| change.at > fault.at && change.verb == verb);
+        changes.map(|change| (change.uid.as_str(), change.step))
+    };
+    let deleted: BTreeSet<_> = of(ChangeVerb::Delete).collect();
+    of(ChangeVerb::Create).filter(|created| deleted.contains(created)).map(|(uid, _)| uid).collect()
 }
 
 impl Finding {

@@ -53,6 +53,7 @@ fn may_end(effect: &Effect) -> bool {
         Effect::Delayed | Effect::Deposed => true,
         Effect::Crash
         | Effect::LostResponse
+        | Effect::Stalled
         | Effect::Conflict
         | Effect::Lag
         | Effect::Gap { .. }

@@ -24,6 +24,8 @@ struct State {
     holds: HashMap<String, Hold>,
     /// The rewound resources.
     view: Option<View>,
+    /// `true` while the response to a write is held.
+    is_stalled: bool,
     /// The revisions below which the history of a resource is lost.
     expired: HashMap<String, u64>,
 }
@@ -32,8 +34,8 @@ struct State {
 struct Hold {
     /// Events with higher revisions are held.
     above: u64,
-    /// Ends the watches when the hold is released.
-    expires: bool,
+    /// The step in which a gap ends. The watches end with it. `None` for a lag.
+    gap_end: Option<usize>,
 }
 
 /// Resources as of an earlier revision.
@@ -52,6 +54,12 @@ impl View {
     }
 }
 
+impl State {
+    fn is_holding(&self) -> bool {
+        !self.holds.is_empty() || self.view.is_some() || self.is_stalled
+    }
+}
+
 impl Default for Gates {
     fn default() -> Self {
         Self { state: Mutex::default(), changed: watch::Sender::new(()) }
@@ -59,9 +67,10 @@ impl Default for Gates {
 }
 
 impl Gates {
-    /// Holds the events of a resource above a revision. `expires` ends the watches at the release.
-    pub(crate) fn hold(&self, resource: &str, above: u64, expires: bool) {
-        self.state.lock().holds.insert(resource.to_owned(), Hold { above, expires });
+    /// Holds the events of a resource above a revision. `gap_end` is the step in which a gap ends; its watches end at the
+    /// release.
+    pub(crate) fn hold(&self, resource: &str, above: u64, gap_end: Option<usize>) {
+        self.state.lock().holds.insert(resource.to_owned(), Hold { above, gap_end });
         self.changed.send_replace(());
     }
 
@@ -80,16 +89,27 @@ impl Gates {
         self.changed.send_replace(());
     }
 
+    /// Holds a response, and returns a future that waits for the next release.
+    pub(crate) fn stall(&self) -> impl Future<Output = ()> + Send {
+        let mut changed = self.subscribe();
+        self.state.lock().is_stalled = true;
+        async move {
+            // The sender is a field of this value.
+            let _ = changed.wait_for(|()| !self.state.lock().is_stalled).await;
+        }
+    }
+
     /// Opens all gates, and ends the view. Watches that expire lose the history below `latest`. Returns `false` if nothing
     /// was held.
     pub(crate) fn release(&self, latest: u64) -> bool {
         let mut state = self.state.lock();
-        if state.holds.is_empty() && state.view.is_none() {
+        if !state.is_holding() {
             return false;
         }
         state.view = None;
+        state.is_stalled = false;
         for (resource, hold) in std::mem::take(&mut state.holds) {
-            if hold.expires {
+            if hold.gap_end.is_some() {
                 state.expired.insert(resource, latest);
             }
         }
@@ -100,8 +120,14 @@ impl Gates {
 
     /// Reports whether any gate is held.
     pub(crate) fn is_holding(&self) -> bool {
+        self.state.lock().is_holding()
+    }
+
+    /// Reports whether gates are held, and each is part of a gap that ends in a later step.
+    pub(crate) fn is_gap_beyond(&self, step: usize) -> bool {
         let state = self.state.lock();
-        !state.holds.is_empty() || state.view.is_some()
+        let is_beyond = |hold: &Hold| hold.gap_end.is_some_and(|end| end > step);
+        state.view.is_none() && !state.is_stalled && !state.holds.is_empty() && state.holds.values().all(is_beyond)
     }
 
     /// Reports whether an event is held.

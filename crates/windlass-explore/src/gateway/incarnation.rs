@@ -33,6 +33,8 @@ pub(crate) struct Incarnation {
     watched: Mutex<BTreeSet<String>>,
     closed: watch::Sender<bool>,
     in_flight: AtomicUsize,
+    /// The requests whose response a fault holds.
+    stalled: AtomicUsize,
     undelivered: AtomicUsize,
     activity: Arc<Notify>,
 }
@@ -53,6 +55,7 @@ impl Incarnation {
             watched: Mutex::default(),
             closed: watch::Sender::new(false),
             in_flight: AtomicUsize::new(0),
+            stalled: AtomicUsize::new(0),
             undelivered: AtomicUsize::new(0),
             activity,
         }
@@ -111,8 +114,9 @@ impl Incarnation {
         async move { drop(closed.wait_for(|closed| *closed).await) }
     }
 
+    /// Returns the number of requests without a response, except those whose response a fault holds.
     pub(crate) fn in_flight(&self) -> usize {
-        self.in_flight.load(Ordering::Relaxed)
+        self.in_flight.load(Ordering::Relaxed).saturating_sub(self.stalled.load(Ordering::Relaxed))
     }
 
     pub(crate) fn undelivered(&self) -> usize {
@@ -122,6 +126,13 @@ impl Incarnation {
     /// Counts a request until the returned value is dropped.
     pub(crate) fn in_flight_request(self: &Arc<Self>) -> Counted {
         Counted::new(self, |process| &process.in_flight)
+    }
+
+    /// Counts a request whose response a fault holds until the returned value is dropped.
+    pub(crate) fn stalled_request(self: &Arc<Self>) -> Counted {
+        let stalled = Counted::new(self, |process| &process.stalled);
+        self.activity.notify_one();
+        stalled
     }
 
     /// Counts an undelivered event until the returned value is dropped.

@@ -167,7 +167,8 @@ impl Gateway {
                 format!("killed the program; the next process sees the state {side} the {to}; at the {explained}")
             }
             effect => {
-                self.gates.hold(resource, revision - 1, matches!(effect, Effect::Gap { .. }));
+                let gap_end = if let Effect::Gap { until } = &effect { Some(until.step) } else { None };
+                self.gates.hold(resource, revision - 1, gap_end);
                 format!("held the events of {resource}, from the {explained}")
             }
         };

@@ -6,15 +6,19 @@ use bytes::Bytes;
 use http::{Method, Request, header};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
+use tokio::time::{self, Duration};
 use windlass_client::Verb;
 
 use super::{Gateway, answer, answer::Answer, call::Call, incarnation::Incarnation, retargeted, strikes::Before};
 use crate::{
-    history::{Claim, Target, changed_fields, is_recorded, is_removed, text},
+    history::{Claim, Target, changed_fields, is_election, is_recorded, is_removed, text},
     injection::Command,
     plan::{Effect, Point},
     record::ChangeVerb,
 };
+
+/// The time limit for everything else to settle.
+const STALL: Duration = Duration::from_mins(2);
 
 impl Gateway {
     /// Executes a write, unless a fault prevents it.
@@ -49,10 +53,11 @@ impl Gateway {
         if may_change && parts.status.is_success() {
             let object = serde_json::from_slice(&body).unwrap_or_default();
             let claim = |target| Claim { process: process.number(), request: number, after, target };
-            let claims: Vec<_> = self.targets(call, &object, after).into_iter().map(claim).collect();
+            let targets = if is_election(&object) { Vec::new() } else { self.targets(call, &object, after) };
+            let claims: Vec<_> = targets.into_iter().map(claim).collect();
             if !claims.is_empty() {
                 let points = self.history.claim(number, claims).await;
-                if let Some(answer) = self.strike_after(process, &points) {
+                if let Some(answer) = self.strike_after(process, &points).await {
                     return answer;
                 }
             }
@@ -84,8 +89,8 @@ impl Gateway {
     }
 
     /// Injects the armed fault if it strikes after one of these changes was stored.
-    fn strike_after(&self, process: &Incarnation, points: &[Point]) -> Option<Answer> {
-        let is_after = |effect: &Effect| matches!(effect, Effect::Crash | Effect::LostResponse);
+    async fn strike_after(&self, process: &Arc<Incarnation>, points: &[Point]) -> Option<Answer> {
+        let is_after = |effect: &Effect| matches!(effect, Effect::Crash | Effect::LostResponse | Effect::Stalled);
         let (point, effect) =
             points.iter().find_map(|point| Some((point, self.injections.strike(point, is_after)?)))?;
         let number = process.number();
@@ -94,6 +99,15 @@ impl Gateway {
             let note = format!("closed the connection of process {number} instead of a response, after the {change}");
             self.injections.note(self.history.now(), note);
             return Some(Answer::Lost);
+        }
+        if effect == Effect::Stalled {
+            let note = format!("held the response to process {number}, after the {change}");
+            self.injections.note(self.history.now(), note);
+            let released = self.gates.stall();
+            let _stalled = process.stalled_request();
+            // The run has ended if the time is over.
+            let _ = time::timeout(STALL, released).await;
+            return None;
         }
         self.injections.note(self.history.now(), format!("killed process {number} after the {change}"));
         self.end_process(number, Command::Crash { process: number });

@@ -12,7 +12,7 @@ const NONE: &str = "none";
 const AND: &str = " & ";
 /// The scope of a rewind of all resources. No resource has this name.
 const ALL: &str = "all";
-const EFFECTS: &str = "crash, lost-response, refused(CODE), delayed, conflict, deposed, lag, gap(until POINT), \
+const EFFECTS: &str = "crash, lost-response, stalled, refused(CODE), delayed, conflict, deposed, lag, gap(until POINT), \
      rewind(RESOURCE or all,before or after POINT)";
 const POINT: &str = "STEP:VERB:RESOURCE/NAMESPACE/NAME[:FIELD+FIELD…][#NUMBER]";
 
@@ -131,6 +131,7 @@ fn parse_effect(text: &str) -> Result<Effect, String> {
     match (name, argument) {
         ("crash", None) => Ok(Effect::Crash),
         ("lost-response", None) => Ok(Effect::LostResponse),
+        ("stalled", None) => Ok(Effect::Stalled),
         ("delayed", None) => Ok(Effect::Delayed),
         ("conflict", None) => Ok(Effect::Conflict),
         ("deposed", None) => Ok(Effect::Deposed),
@@ -280,6 +281,7 @@ mod tests {
             Effect::Gap { until: point.clone() },
             Effect::Rewind { scope: Scope::Resource(odd.to_owned()), side: Side::After, to: point.clone() },
             Effect::Refused(Refusal::Conflict),
+            Effect::Stalled,
             Effect::Delayed,
             Effect::Conflict,
             Effect::Deposed,

@@ -39,7 +39,10 @@ fn writes_of_the_program_get_crashes_and_refusals() {
     };
     let mut effects = at("1:create:configmaps/default/a");
     effects.sort_unstable();
-    assert_eq!(effects, ["crash", "delayed", "lost-response", "refused(429)", "refused(500)", "refused(504)"]);
+    assert_eq!(
+        effects,
+        ["crash", "delayed", "lost-response", "refused(429)", "refused(500)", "refused(504)", "stalled"]
+    );
     // The content is not new, so only one refusal is planned.
     let mut effects = at("3:create:pods/default/a-0");
     effects.retain(|effect| !effect.starts_with("rewind") && *effect != "lag");
@@ -73,10 +76,30 @@ fn watched_changes_get_lags_and_gaps() {
     let gap =
         "gap(until 2:delete:dbs.example.com/default/a)@2:update:dbs.example.com/default/a:metadata.deletionTimestamp";
     assert!(has(&plans, gap), "{plans:#?}");
+    assert!(has(&plans, "gap(until 3:create:dbs.example.com/default/a)@2:delete:dbs.example.com/default/a"));
     let skipped = super::plans(&[scenario().record], false).skipped;
-    let reason = "gaps that end in a later step than they begin";
-    // The resource and its pod: created in step 1 and deleted in step 2, created again in step 3.
-    assert_eq!(skipped[reason], 4);
+    // The pod is created in step 1 and deleted in step 2, and created again in step 3.
+    assert_eq!(skipped["gaps over the end of a step between changes by the program"], 2);
+}
+
+#[test]
+fn desired_states_of_later_steps_hide_earlier_ones() {
+    let mut run = Builder::new();
+    run.watches("/apis/example.com/v1/dbs", true);
+    let state = |size: u64, ready: u64| Some(json!({"spec": {"size": size}, "status": {"ready": ready}}));
+    run.other("create dbs.example.com/default/a", state(1, 0));
+    run.step(2).other("update dbs.example.com/default/a", state(3, 0));
+    run.other("update dbs.example.com/default/a", state(3, 1));
+    run.step(3).other("update dbs.example.com/default/a", state(2, 1));
+    run.other("update dbs.example.com/default/a", state(2, 2));
+    let plans = texts(&[run], false);
+    let gaps: Vec<_> = plans.iter().filter(|plan| plan.starts_with("gap")).collect();
+    let object = "dbs.example.com/default/a";
+    let expected = [
+        format!("gap(until 2:update:{object}:spec.size)@1:create:{object}"),
+        format!("gap(until 3:update:{object}:spec.size)@2:update:{object}:spec.size"),
+    ];
+    assert_eq!(gaps, expected.iter().collect::<Vec<_>>());
 }
 
 #[test]
@@ -138,6 +161,8 @@ fn kinds_take_turns_and_new_content_comes_first() {
     let plans = texts(&[run], false);
     let names: Vec<_> = plans[..4].iter().map(|plan| plan.split(['@', '(']).next().unwrap()).collect();
     assert_eq!(names, ["crash", "rewind", "gap", "lag"]);
+    let crash = plans.iter().find(|plan| plan.starts_with("crash")).unwrap();
+    assert_eq!(crash, "crash@2:delete:pods/default/a-0", "deletions come before creations");
     let position = |text: &str| plans.iter().position(|plan| plan == text).unwrap();
     let secret = position("crash@3:create:secrets/default/a");
     assert!(secret < position("crash@3:create:pods/default/a-0"), "pods are not new");

@@ -11,8 +11,8 @@ use crate::{
     record::ChangeVerb,
 };
 
-/// Adds a crash, a lost response and a refusal at each write. Other refusals and delays are added once for writes with
-/// the same content.
+/// Adds a crash, a lost response and a refusal at each write. Other refusals, delays and stalls are added once for writes
+/// with the same content.
 pub(super) fn add(context: &Context<'_>, candidates: &mut Candidates) {
     let mut seen = BTreeSet::new();
     for change in context.changes.iter().filter(|change| is_by_program(change)) {
@@ -20,7 +20,7 @@ pub(super) fn add(context: &Context<'_>, candidates: &mut Candidates) {
         let mut effects = vec![Effect::Crash, Effect::LostResponse, Effect::Refused(Refusal::InternalError)];
         if is_new {
             let refusals = [Refusal::GatewayTimeout, Refusal::TooManyRequests].map(Effect::Refused);
-            effects.extend(refusals.into_iter().chain([Effect::Delayed]));
+            effects.extend(refusals.into_iter().chain([Effect::Delayed, Effect::Stalled]));
         }
         if change.verb == ChangeVerb::Update {
             effects.push(Effect::Conflict);

@@ -18,6 +18,7 @@ use crate::exploration::Results;
 ///   "findings": [{
 ///     "finding": {"kind": "leftOver", "object": "persistentvolumeclaims/default/data-db-0"},
 ///     "text": "persistentvolumeclaims/default/data-db-0 is left over at the end",
+///     "foundAfterSeconds": 61.5,
 ///     "runs": [{"plan": "crash@2:update:dbs.example.com/default/db:metadata.finalizers",
 ///               "findings": ["…"], "replays": {"reproduced": 3, "of": 3}}],
 ///     "timeline": [{"at": 4.2, "kind": "fault", "actor": "", "text": "…"}]

@@ -14,6 +14,7 @@ fn group(text: &str, plans: &[&str], reproduced: usize) -> FindingGroup {
     FindingGroup {
         finding: Finding::NotSettled { step: 1 },
         text: text.to_owned(),
+        found_after_seconds: 0.0,
         runs: plans.iter().map(run).collect(),
         timeline: vec![
             entry(1.0, EntryKind::Request, "PUT /api → 200"),

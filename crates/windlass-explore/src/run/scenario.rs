@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde_json::Value;
+use windlass_server::RuntimeConfig;
 
 use super::Invariant;
 use crate::{
@@ -39,6 +40,8 @@ pub struct Scenario {
     /// The pod that represents the program, with an in-cluster environment.
     pub(crate) pod: Option<PodName>,
     pub(crate) crds: Vec<Value>,
+    /// The removed API versions that the server serves.
+    pub(crate) runtime: RuntimeConfig,
     /// The number of simulated nodes.
     pub(crate) nodes: usize,
     pub(crate) steps: Vec<Step>,
@@ -58,6 +61,7 @@ impl Scenario {
             directory: None,
             pod: None,
             crds: Vec::new(),
+            runtime: RuntimeConfig::default(),
             nodes: 0,
             steps: Vec::new(),
             invariants: Vec::new(),
@@ -79,16 +83,24 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Adds the CRDs in files or directories.
+    /// Adds the CRDs in files or directories. Those of `apiextensions.k8s.io/v1beta1` are converted to `v1`.
     ///
     /// # Errors
     ///
-    /// If a file cannot be read or contains another kind.
+    /// If a file cannot be read, contains another kind, or contains a CRD that cannot be converted.
     pub fn crds<P: AsRef<Path>>(mut self, paths: &[P]) -> Result<Self> {
         for path in paths {
             self.crds.extend(steps::crds(path.as_ref())?);
         }
         Ok(self)
+    }
+
+    /// Sets the API versions that Kubernetes has removed and that the program still uses, such as `policy/v1beta1`. By
+    /// default the server has none of them.
+    #[must_use]
+    pub fn runtime_config(mut self, config: RuntimeConfig) -> Self {
+        self.runtime = config;
+        self
     }
 
     /// Adds a step after the others.

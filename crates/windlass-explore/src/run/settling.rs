@@ -74,6 +74,7 @@ mod tests {
             in_flight: 0,
             undelivered: 0,
             is_holding: false,
+            is_gap_beyond_step: false,
             is_striking: false,
             is_starting: false,
         }

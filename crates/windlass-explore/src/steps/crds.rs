@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde_json::Value;
+use windlass_server::definition_to_v1;
 
 use super::{manifest, read_text, sorted_files};
 use crate::error::{Error, Result};
@@ -10,7 +11,7 @@ use crate::error::{Error, Result};
 const GROUP: &str = "apiextensions.k8s.io";
 const KIND: &str = "CustomResourceDefinition";
 
-/// Reads the CRDs in a file, or in the YAML files of a directory.
+/// Reads the CRDs in a file, or in the YAML files of a directory. Those of `v1beta1` are converted to `v1`.
 pub(crate) fn crds(path: &Path) -> Result<Vec<Value>> {
     let mut files = vec![path.to_owned()];
     if path.is_dir() {
@@ -24,7 +25,8 @@ pub(crate) fn crds(path: &Path) -> Result<Vec<Value>> {
             if document.kind.group != GROUP || document.kind.kind != KIND {
                 return Err(invalid(format!("line {}: {document} is not a {KIND}", document.line)));
             }
-            crds.push(document.content);
+            let at = |error| invalid(format!("line {}: {document}: {error}", document.line));
+            crds.push(definition_to_v1(document.content.clone()).map_err(|error| at(error.to_string()))?);
         }
     }
     Ok(crds)

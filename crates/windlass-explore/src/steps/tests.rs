@@ -100,6 +100,21 @@ fn crds_are_read_and_other_kinds_rejected() {
     assert!(error.ends_with("a.yaml: line 4: ConfigMap site is not a CustomResourceDefinition"), "{error}");
 }
 
+#[test]
+fn crds_of_v1beta1_are_converted() {
+    let crd = "apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\n\
+               metadata: {name: as.example.com}\nspec:\n  group: example.com\n  version: v1\n  names: {plural: as, kind: A}\n  \
+               subresources: {status: {}}\n";
+    let files = directory(&[("a.yaml", crd)]);
+    let found = crds(files.path()).unwrap();
+    assert_eq!(found[0]["apiVersion"], "apiextensions.k8s.io/v1");
+    let version = &found[0]["spec"]["versions"][0];
+    assert_eq!((&version["name"], version["subresources"]["status"].is_object()), (&"v1".into(), true));
+    let wrong = directory(&[("b.yaml", &format!("{crd}---\n{}", crd.replace("  version: v1\n", "")))]);
+    let error = crds(wrong.path()).unwrap_err().to_string();
+    assert!(error.contains("b.yaml: line 9: CustomResourceDefinition as.example.com: spec.versions: "), "{error}");
+}
+
 #[tokio::test]
 async fn manifests_are_applied_patched_and_deleted() {
     let (client, executor) = patient();

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use windlass_api::Scope;
 
 pub(super) use self::approval::Approval;
-pub(crate) use self::validation::{validate_definition, validate_definition_update};
+pub(crate) use self::validation::{validate_definition, validate_definition_update, validate_unapproved_definition};
 use crate::{
     object::{Tree, as_object, default_pointer, default_to, object_mut},
     webhook::is_bundle,

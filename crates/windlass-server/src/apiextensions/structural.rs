@@ -210,6 +210,13 @@ fn check_embedded(schema: &Field<'_>, errors: &mut Errors) {
     }
 }
 
+/// Reports whether `allOf`, `anyOf`, `oneOf` and `not` of a schema only restrict values that the schema declares.
+pub(super) fn has_structural_combinators(schema: &Field<'_>) -> bool {
+    let mut errors = Errors::default();
+    check_combinators(schema, schema.child("x-kubernetes-int-or-string").flag(), &mut errors);
+    errors.is_empty()
+}
+
 /// Checks the schema of metadata, which may only restrict the names.
 fn check_metadata(schema: &Field<'_>, errors: &mut Errors) {
     let properties = schema.child("properties");
@@ -221,13 +228,16 @@ fn check_metadata(schema: &Field<'_>, errors: &mut Errors) {
     if kind.text() != "object" {
         kind.invalid_as(kind.text(), "must be object", errors);
     }
-    let restricts_only_names =
-        metadata.child("properties").entries().all(|(name, _)| matches!(name, "name" | "generateName"))
-            && metadata.entries().all(|(key, _)| matches!(key, "type" | "properties" | "description"));
-    if !restricts_only_names {
+    if !restricts_only_names(&metadata) {
         let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
         metadata.forbidden(detail, errors);
     }
+}
+
+/// Reports whether a schema of metadata contains nothing but a type, a description, and the schemas of names.
+pub(super) fn restricts_only_names(metadata: &Field<'_>) -> bool {
+    metadata.child("properties").entries().all(|(name, _)| matches!(name, "name" | "generateName"))
+        && metadata.entries().all(|(key, _)| matches!(key, "type" | "properties" | "description"))
 }
 
 /// Checks the schemas in `allOf`, `anyOf`, `oneOf` and `not`. They may only restrict values and not define their type.

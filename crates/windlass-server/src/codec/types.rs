@@ -6,7 +6,10 @@
 
 use std::{collections::HashMap, sync::OnceLock};
 
-use crate::kubernetes::KubernetesVersion;
+use crate::kubernetes::{KubernetesVersion, removed};
+
+/// The kinds of removed versions that differ from those of their successors, and their structs, in the same format.
+const REMOVED_TYPES: &str = include_str!("types/removed.tsv");
 
 /// A Go type, as its encodings see it.
 #[derive(Debug)]
@@ -102,8 +105,13 @@ pub(super) enum MessageTarget {
     Embedded { first: usize, inner: StructRef },
 }
 
+/// The group, version and name of a kind.
+type KindKey = (&'static str, &'static str, &'static str);
+
 struct Table {
-    kinds: HashMap<(&'static str, &'static str, &'static str), StructRef>,
+    kinds: HashMap<KindKey, StructRef>,
+    /// The kinds of removed versions that have structs of their own.
+    removed: HashMap<KindKey, StructRef>,
     /// Registered kinds that are not served: (group, version) to a comma-separated list.
     unserved: HashMap<(&'static str, &'static str), &'static str>,
     structs: HashMap<&'static str, &'static StructEntry>,
@@ -113,35 +121,56 @@ fn table(kubernetes: KubernetesVersion) -> &'static Table {
     static PARSED: [OnceLock<Table>; KubernetesVersion::ALL.len()] =
         [const { OnceLock::new() }; KubernetesVersion::ALL.len()];
     PARSED[kubernetes.index()].get_or_init(|| {
-        let table: &'static str = &kubernetes.tables().types;
-        let mut kinds = Vec::new();
         let mut unserved = HashMap::new();
         let mut structs = HashMap::with_capacity(640);
-        let (head, mut rest) = table.split_at(table.find("\nS\t").map_or(table.len(), |at| at + 1));
-        for line in head.lines() {
-            let mut columns = line.split('\t');
-            let mut next = || columns.next().unwrap_or_default();
-            match (next(), next(), next(), next()) {
-                ("K", group, version, kind) => kinds.push(((group, version, kind), next())),
-                (_, group, version, list) => drop(unserved.insert((group, version), list)),
-            }
-        }
-        while let Some(text) = rest.strip_prefix("S\t") {
-            let (block, after) = text.split_at(text.find("\nS\t").map_or(text.len(), |at| at + 1));
-            let (id, body) = block.split_once('\n').unwrap_or((block, ""));
-            let entry: &'static StructEntry =
-                Box::leak(Box::new(StructEntry { kubernetes, id, body, parsed: OnceLock::new() }));
-            structs.insert(id, entry);
-            rest = after;
-        }
-        let kinds = kinds.into_iter().map(|(kind, id)| (kind, StructRef(structs[id]))).collect();
-        Table { kinds, unserved, structs }
+        let kinds = read(kubernetes, &kubernetes.tables().types, &mut unserved, &mut structs);
+        let removed = read(kubernetes, REMOVED_TYPES, &mut unserved, &mut structs);
+        let resolve = |kinds: Vec<(KindKey, &'static str)>| {
+            kinds.into_iter().map(|(kind, id)| (kind, StructRef(structs[id]))).collect()
+        };
+        Table { kinds: resolve(kinds), removed: resolve(removed), unserved, structs }
     })
+}
+
+/// Reads a text of the format: adds the unserved kinds and the structs, and returns the kinds with the names of their
+/// structs.
+fn read(
+    kubernetes: KubernetesVersion,
+    text: &'static str,
+    unserved: &mut HashMap<(&'static str, &'static str), &'static str>,
+    structs: &mut HashMap<&'static str, &'static StructEntry>,
+) -> Vec<(KindKey, &'static str)> {
+    let mut kinds = Vec::new();
+    let (head, mut rest) = text.split_at(text.find("\nS\t").map_or(text.len(), |at| at + 1));
+    for line in head.lines() {
+        let mut columns = line.split('\t');
+        let mut next = || columns.next().unwrap_or_default();
+        match (next(), next(), next(), next()) {
+            ("K", group, version, kind) => kinds.push(((group, version, kind), next())),
+            (_, group, version, list) => drop(unserved.insert((group, version), list)),
+        }
+    }
+    while let Some(text) = rest.strip_prefix("S\t") {
+        let (block, after) = text.split_at(text.find("\nS\t").map_or(text.len(), |at| at + 1));
+        let (id, body) = block.split_once('\n').unwrap_or((block, ""));
+        let entry: &'static StructEntry =
+            Box::leak(Box::new(StructEntry { kubernetes, id, body, parsed: OnceLock::new() }));
+        structs.insert(id, entry);
+        rest = after;
+    }
+    kinds
 }
 
 /// Returns the struct that a served kind decodes into.
 pub(super) fn kind(kubernetes: KubernetesVersion, group: &str, version: &str, kind: &str) -> Option<StructRef> {
     table(kubernetes).kinds.get(&(group, version, kind)).copied()
+}
+
+/// Returns the struct that a kind of a removed version decodes into.
+pub(super) fn removed_kind(kubernetes: KubernetesVersion, group: &str, version: &str, kind: &str) -> Option<StructRef> {
+    let removed = removed::of_kind(group, version, kind)?;
+    let own = table(kubernetes).removed.get(&(group, version, kind)).copied();
+    own.or_else(|| self::kind(kubernetes, group, removed.successor, kind))
 }
 
 /// Reports whether Kubernetes' scheme contains the kind, served or not. The two kinds of `meta/v1` in every group count

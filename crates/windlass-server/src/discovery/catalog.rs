@@ -4,10 +4,13 @@ use std::sync::OnceLock;
 
 use windlass_api::Scope;
 
-use crate::kubernetes::KubernetesVersion;
+use crate::kubernetes::{
+    KubernetesVersion,
+    removed::{self, RemovedVersion},
+};
 
 /// A built-in resource as kube-apiserver describes it. The resource table decides whether this server serves it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CatalogResource {
     /// Empty for the core group.
     pub(crate) group: &'static str,
@@ -26,7 +29,7 @@ pub(crate) struct CatalogResource {
 }
 
 /// A subresource of a [`CatalogResource`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CatalogSubresource {
     /// For example `status`.
     pub(crate) name: &'static str,
@@ -44,18 +47,32 @@ pub(crate) fn catalog(kubernetes: KubernetesVersion) -> &'static [CatalogResourc
     CATALOGS[kubernetes.index()].get_or_init(|| parse(&kubernetes.tables().discovery))
 }
 
-/// Returns kube-apiserver's storage hash of a built-in resource; `None` if it has none.
+/// Returns the resources of a removed version: those of its successor, with the same order.
+pub(crate) fn of_removed(kubernetes: KubernetesVersion, removed: &'static RemovedVersion) -> Vec<CatalogResource> {
+    let is_one = |resource: &&CatalogResource| {
+        (resource.group, resource.version) == (removed.group, removed.successor)
+            && removed.kinds.iter().any(|kind| kind.name == resource.kind)
+    };
+    let resources = catalog(kubernetes).iter().filter(is_one);
+    resources.map(|resource| CatalogResource { version: removed.version, ..resource.clone() }).collect()
+}
+
+/// Returns kube-apiserver's storage hash of a built-in resource; `None` if it has none. A removed version has that of its
+/// successor, because the objects are the same.
 pub(crate) fn storage_hash(
     kubernetes: KubernetesVersion,
     group: &str,
     version: &str,
     plural: &str,
 ) -> Option<&'static str> {
-    catalog(kubernetes)
-        .iter()
-        .find(|resource| resource.group == group && resource.version == version && resource.plural == plural)
-        .map(|resource| resource.storage_hash)
-        .filter(|hash| !hash.is_empty())
+    let hash_in = |version: &str| {
+        let mut resources = catalog(kubernetes).iter();
+        resources
+            .find(|resource| resource.group == group && resource.version == version && resource.plural == plural)
+            .map(|resource| resource.storage_hash)
+    };
+    let hash = hash_in(version).or_else(|| hash_in(removed::of_version(group, version)?.successor));
+    hash.filter(|hash| !hash.is_empty())
 }
 
 fn parse(text: &'static str) -> Vec<CatalogResource> {

@@ -16,6 +16,8 @@ use crate::kinds::prelude::*;
 pub(super) const KINDS: &[Kind] = &[
     webhooks::VALIDATING,
     webhooks::MUTATING,
+    webhooks::VALIDATING_V1BETA1,
+    webhooks::MUTATING_V1BETA1,
     policies::VALIDATING,
     policy_bindings::VALIDATING,
     policies::MUTATING,

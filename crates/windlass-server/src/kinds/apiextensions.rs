@@ -1,8 +1,25 @@
 //! The group `apiextensions.k8s.io`.
 
-use crate::{apiextensions, kinds::prelude::*};
+use crate::{
+    apiextensions::{self, v1beta1},
+    kinds::{View, prelude::*},
+};
 
-pub(super) const KINDS: &[Kind] = &[Kind {
+pub(super) const KINDS: &[Kind] = &[
+    DEFINITION,
+    Kind {
+        version: "v1beta1",
+        view: Some(View {
+            stored: ("apiextensions.k8s.io", "v1"),
+            from_stored: v1beta1::downgrade,
+            to_stored: v1beta1::upgrade,
+        }),
+        validate: apiextensions::validate_unapproved_definition,
+        ..DEFINITION
+    },
+];
+
+const DEFINITION: Kind = Kind {
     name: "CustomResourceDefinition",
     prefix: Some("/registry/apiextensions.k8s.io/customresourcedefinitions/"),
     rules: Rules {
@@ -20,4 +37,4 @@ pub(super) const KINDS: &[Kind] = &[Kind {
     validate: apiextensions::validate_definition,
     validate_update: apiextensions::validate_definition_update,
     ..BASE
-}];
+};

@@ -34,7 +34,7 @@ pub(super) const CORE: Kind = Kind {
 };
 
 /// An event of `events.k8s.io`. It is validated in its stored form, but most errors name its own fields.
-pub(super) const KINDS: &[Kind] = &[Kind {
+const EVENTS: Kind = Kind {
     name: "Event",
     view: Some(View { stored: ("", "v1"), from_stored: to_event, to_stored: to_core_event }),
     rules: Rules {
@@ -57,7 +57,13 @@ pub(super) const KINDS: &[Kind] = &[Kind {
     validate_create,
     validate_update,
     ..BASE
-}];
+};
+
+pub(super) const KINDS: &[Kind] = &[
+    EVENTS,
+    // The removed version has the rules of the core group.
+    Kind { version: "v1beta1", validate_create: |_, _| {}, validate_update: |_, _, _| {}, ..EVENTS },
+];
 
 /// The rules of both kinds.
 const EVENT: Rules = Rules {

@@ -1,12 +1,25 @@
 //! The group `policy`: pod disruption budgets.
+//!
+//! In the removed version `v1beta1`, an empty selector selects no pods. In `v1` it selects all pods of the namespace. As in
+//! Kubernetes, each version writes the empty selector of the other one with a label that no pod has.
 
 use crate::kinds::{
+    View,
     prelude::*,
     selector::{validate_conditions, validate_selector},
     workload::INVALID_PERCENT,
 };
 
-pub(super) const KINDS: &[Kind] = &[Kind {
+pub(super) const KINDS: &[Kind] = &[
+    BUDGET,
+    Kind {
+        version: "v1beta1",
+        view: Some(View { stored: ("policy", "v1"), from_stored: to_v1beta1, to_stored: to_v1 }),
+        ..BUDGET
+    },
+];
+
+const BUDGET: Kind = Kind {
     name: "PodDisruptionBudget",
     rules: Rules {
         metadata: MetadataRule::NONE,
@@ -17,7 +30,10 @@ pub(super) const KINDS: &[Kind] = &[Kind {
     validate,
     validate_status,
     ..BASE
-}];
+};
+
+/// The key of the label that no pod has.
+const ABSENT_LABEL: &str = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match";
 
 fn validate(object: &Field<'_>, errors: &mut Errors) {
     let spec = object.child("spec");
@@ -55,4 +71,40 @@ fn validate_amount(amount: &Field<'_>, errors: &mut Errors) {
         Some(digits) if digits.parse::<u64>().is_ok_and(|percent| percent <= 100) => {}
         Some(_) => amount.invalid("must not be greater than 100%", errors),
     }
+}
+
+// === versions ===
+
+fn to_v1(mut budget: Value) -> Value {
+    let Some(selector) = budget.pointer_mut("/spec/selector").filter(|selector| selector.is_object()) else {
+        return budget;
+    };
+    if is_empty(selector) {
+        *selector = selector_of("Exists");
+    } else if *selector == selector_of("DoesNotExist") {
+        *selector = json!({});
+    } else if let Some(Value::Array(expressions)) = selector.get_mut("matchExpressions") {
+        expressions.retain(|expression| expression.text(&["key"]) != ABSENT_LABEL);
+    }
+    budget
+}
+
+fn to_v1beta1(mut budget: Value) -> Value {
+    if let Some(selector) = budget.pointer_mut("/spec/selector").filter(|selector| selector.is_object()) {
+        if is_empty(selector) {
+            *selector = selector_of("DoesNotExist");
+        } else if *selector == selector_of("Exists") {
+            *selector = json!({});
+        }
+    }
+    budget
+}
+
+fn is_empty(selector: &Value) -> bool {
+    selector.items(&["matchExpressions"]).is_empty() && selector.entries(&["matchLabels"]).next().is_none()
+}
+
+/// Returns the selector that all pods meet (`DoesNotExist`), or none (`Exists`).
+fn selector_of(operator: &str) -> Value {
+    json!({"matchExpressions": [{"key": ABSENT_LABEL, "operator": operator}]})
 }

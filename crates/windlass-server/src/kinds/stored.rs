@@ -1,13 +1,12 @@
 //! The built-in kinds in a storage that kube-apiserver uses, too.
 
-mod definition;
-
 use std::{collections::HashMap, fmt, ops::RangeInclusive};
 
 use bytes::Bytes;
 use serde_json::Value;
 
 use crate::{
+    apiextensions::v1beta1,
     encoded::{DamagedBody, Encoded, Style, push_json},
     kinds::{catalog, gates, row, storage_prefix},
     kubernetes::KubernetesVersion,
@@ -178,8 +177,8 @@ impl StoredKinds {
 
     /// Converts an object that kube-apiserver of this or an older version has stored to the version that the server stores.
     fn to_served(&self, object: &mut Value) {
-        if has_type(object, definition::STORED, "CustomResourceDefinition") {
-            return definition::to_served(object);
+        if has_type(object, v1beta1::V1BETA1, "CustomResourceDefinition") {
+            return v1beta1::to_v1(object);
         }
         let is_it =
             |older: &&Older| has_type(object, older.stored, older.kind) && self.of(older.served, older.kind).is_some();
@@ -189,8 +188,8 @@ impl StoredKinds {
     }
 
     fn to_stored(&self, object: &mut Value) {
-        if has_type(object, definition::SERVED, "CustomResourceDefinition") {
-            return definition::to_stored(object);
+        if has_type(object, v1beta1::V1, "CustomResourceDefinition") {
+            return v1beta1::to_v1beta1(object);
         }
         let of_it = |older: &&Older| older.minors.contains(&self.minor) && has_type(object, older.served, older.kind);
         if let Some(older) = OLDER.iter().find(of_it) {

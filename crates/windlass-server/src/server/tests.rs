@@ -42,6 +42,7 @@ mod pod_security;
 mod policies;
 mod protobuf;
 mod quotas;
+mod removed;
 mod sockets;
 mod starting;
 mod time_limits;

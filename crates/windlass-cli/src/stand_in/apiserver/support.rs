@@ -53,7 +53,6 @@ const IGNORED: &[&str] = &[
     "permit-address-sharing",
     "permit-port-sharing",
     "profiling",
-    "runtime-config",
     "runtime-config-emulation-forward-compatible",
     "service-account-extend-token-expiration",
     "service-account-jwks-uri",

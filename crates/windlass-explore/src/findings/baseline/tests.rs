@@ -151,7 +151,9 @@ fn objects_created_and_deleted_after_a_rewind_are_not_findings() {
         run.step(2);
         if is_newer {
             run.program("create configmaps/default/b", Some(json!({})));
+            run.other("create endpoints/default/b", Some(json!({})));
             run.program("delete configmaps/default/b", None);
+            run.other("delete endpoints/default/b", None);
         } else {
             run.program("delete pods/default/a-0", None);
             run.program("create pods/default/a-0", Some(json!({"status": {"phase": "Running"}})));
@@ -161,7 +163,7 @@ fn objects_created_and_deleted_after_a_rewind_are_not_findings() {
     };
     let rewind = "rewind(all,before 1:create:dbs/a/b)@1:create:pods/default/a-0";
     assert_eq!(run(rewind, true), 0);
-    assert_eq!(run("crash@1:create:pods/default/a-0", true), 2);
+    assert_eq!(run("crash@1:create:pods/default/a-0", true), 4);
     assert_eq!(run(rewind, false), 2, "the deleted pod is older than the fault");
 }
 

@@ -116,7 +116,7 @@ async fn pods_and_custom_resources_are_observed() {
             },
         })
     };
-    let options = ClusterOptions { nodes: 1, crds: vec![definition("shops", "Shop")], pod: None };
+    let options = ClusterOptions { nodes: 1, crds: vec![definition("shops", "Shop")], ..ClusterOptions::default() };
     let fixture = Fixture::start_with("none", &options).await;
     let program = fixture.process(1);
     let shop = json!({"apiVersion": "example.dev/v1", "kind": "Shop", "metadata": {"name": "s"}, "spec": {"size": 1}});
@@ -232,4 +232,16 @@ async fn equal_runs_have_equal_points() {
     assert_eq!(of_pods.len(), 4, "{points:?}");
     assert!(of_pods.iter().all(|point| point.contains("-* in step")), "{of_pods:?}");
     assert_eq!(points, deployment().await);
+}
+
+#[tokio::test]
+async fn writes_in_removed_api_versions_are_attributed() {
+    let runtime = "policy/v1beta1=true".parse().unwrap();
+    let fixture = Fixture::start_with("none", &ClusterOptions { runtime, ..ClusterOptions::default() }).await;
+    let budget = json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1}});
+    let budgets = "/apis/policy/v1beta1/namespaces/default/poddisruptionbudgets";
+    fixture.process(1).succeed(Method::POST, budgets, budget).await;
+    let observed = fixture.finish().await;
+    let own: Vec<_> = observed.changes.iter().filter(|change| is_own(change)).map(line).collect();
+    assert_eq!(own, ["1 create of poddisruptionbudgets.policy default/b in step 0"]);
 }

@@ -83,6 +83,20 @@ async fn lost_response_closes_the_connection() {
     assert_eq!(observed.injections.len(), 1);
 }
 
+#[tokio::test]
+async fn stalled_response_waits_for_the_release() {
+    let fixture = Fixture::start("stalled@0:create:configmaps/default/a").await;
+    let program = fixture.process(1);
+    let write = tokio::spawn(async move { program.send(Method::POST, CONFIG_MAPS, config_map("a")).await });
+    fixture.until(|cluster| cluster.activity().is_holding).await;
+    assert_eq!(fixture.administrator().get(A).await.0, 200);
+    fixture.until(|cluster| cluster.activity().in_flight == 0).await;
+    assert!(!write.is_finished());
+    fixture.cluster.release();
+    assert_eq!(write.await.unwrap().unwrap().0, 201);
+    assert!(!fixture.cluster.activity().is_holding);
+}
+
 /// Two faults in one plan strike one after the other.
 #[tokio::test]
 async fn refused_writes_have_the_responses_of_kube_apiserver() {

@@ -114,6 +114,41 @@ async fn gap_without_its_end_is_released() {
 }
 
 #[tokio::test]
+async fn gap_continues_until_the_step_of_its_end() {
+    let plan = "gap(until 1:update:configmaps/default/a:data.color)@0:create:configmaps/default/a";
+    let fixture = Fixture::start(plan).await;
+    let (program, other) = (fixture.process(1), fixture.administrator());
+    let (_, list) = program.get(CONFIG_MAPS).await;
+    let mut watch = program.watch(&format!("resourceVersion={}", version(&list))).await;
+    other.create("a").await;
+    assert!(watch.is_quiet().await);
+    let activity = fixture.cluster.activity();
+    assert!(activity.is_holding && activity.is_gap_beyond_step);
+    fixture.cluster.begin_step(1);
+    let activity = fixture.cluster.activity();
+    assert!(activity.is_holding && !activity.is_gap_beyond_step);
+    other.set("a", "blue").await;
+    assert_eq!(watch.next().await.unwrap().0, "ERROR");
+    assert!(!fixture.cluster.activity().is_holding);
+}
+
+/// Old clients renew them every few seconds.
+#[tokio::test]
+async fn records_of_leader_elections_are_no_changes() {
+    let fixture = Fixture::start("none").await;
+    let program = fixture.process(1);
+    let mut record = config_map("leader");
+    record["metadata"]["annotations"] = serde_json::json!({"control-plane.alpha.kubernetes.io/leader": "{}"});
+    program.succeed(Method::POST, CONFIG_MAPS, record).await;
+    program.set("leader", "blue").await;
+    program.create("a").await;
+    let observed = fixture.finish().await;
+    let changed: Vec<_> = observed.of_config_maps().map(|change| change.object.name.as_str()).collect();
+    assert_eq!(changed, ["a"]);
+    assert!(observed.end.keys().all(|object| object.name != "leader"));
+}
+
+#[tokio::test]
 async fn rewind_shows_the_next_process_an_earlier_state() {
     let plan = "rewind(configmaps,before 0:create:configmaps/default/b)@0:delete:configmaps/default/b";
     let mut fixture = Fixture::start(plan).await;

@@ -38,6 +38,23 @@ impl FieldValue for InternalVersions<'_> {
 
 /// Validates a CRD.
 pub(crate) fn validate_definition(definition: &Field<'_>, errors: &mut Errors) {
+    validate_spec(definition, errors);
+    Approval::validate(definition.json(), errors);
+    validate_status(definition, errors);
+}
+
+/// Validates a CRD that a client of v1beta1 writes. That version does not require the approval of protected groups.
+pub(crate) fn validate_unapproved_definition(definition: &Field<'_>, errors: &mut Errors) {
+    validate_spec(definition, errors);
+    validate_status(definition, errors);
+}
+
+fn validate_status(definition: &Field<'_>, errors: &mut Errors) {
+    let versions = definition.child("spec.versions");
+    validate_stored_versions(&definition.child("status.storedVersions"), &versions, errors);
+}
+
+fn validate_spec(definition: &Field<'_>, errors: &mut Errors) {
     let spec = definition.child("spec");
     let group = spec.child("group");
     let name = definition.child("metadata.name");
@@ -58,8 +75,6 @@ pub(crate) fn validate_definition(definition: &Field<'_>, errors: &mut Errors) {
     validate_versions(&spec, errors);
     validate_names(&spec.child("names"), errors);
     validate_conversion(&spec.child("conversion"), errors);
-    Approval::validate(definition.json(), errors);
-    validate_stored_versions(&definition.child("status.storedVersions"), &spec.child("versions"), errors);
 }
 
 /// Validates an update of a CRD: the fields that identify its objects are immutable once it is established.

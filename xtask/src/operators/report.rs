@@ -1,0 +1,240 @@
+//! The findings of an operator, compared with its published bugs.
+
+use std::{collections::BTreeSet, fmt};
+
+use serde::Deserialize;
+
+use super::manifest::{Bug, Operator, Verdict};
+use crate::Result;
+
+/// The part of the report of `windlass explore` that matters here.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    planned: usize,
+    finished: usize,
+    findings: Vec<Finding>,
+    seconds: f64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Finding {
+    text: String,
+    found_after_seconds: f64,
+    runs: Vec<Run>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Run {
+    plan: String,
+    replays: Replays,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+struct Replays {
+    reproduced: usize,
+    of: usize,
+}
+
+/// An explored workload.
+#[derive(Clone, Debug)]
+pub(super) struct Explored {
+    workload: String,
+    report: Report,
+}
+
+/// The outcome of the exploration of an operator.
+pub(super) struct Outcome<'o> {
+    operator: &'o Operator,
+    explored: Vec<Explored>,
+    /// The bugs of the explored workloads, with the first finding that matches.
+    bugs: Vec<(&'o Bug, Option<Match>)>,
+}
+
+/// A finding that matches a bug.
+#[derive(Clone, Debug, PartialEq)]
+struct Match {
+    text: String,
+    plan: String,
+    replays: (usize, usize),
+    seconds: f64,
+}
+
+impl Explored {
+    /// Reads the report in JSON.
+    pub(super) fn read(workload: &str, json: &[u8]) -> Result<Self> {
+        let report = serde_json::from_slice(json).map_err(|error| format!("the report of {workload}: {error}"))?;
+        Ok(Self { workload: workload.to_owned(), report })
+    }
+
+    /// Returns the finding that a bug explains. Reproduced findings come first.
+    fn find(&self, bug: &Bug) -> Option<Match> {
+        let matching = self.report.findings.iter().filter(|finding| bug.explains(finding));
+        let matches = matching.filter_map(|finding| {
+            let run = finding.runs.iter().find(|run| bug.is_planned(run))?;
+            Some(Match {
+                text: finding.text.clone(),
+                plan: run.plan.clone(),
+                replays: (run.replays.reproduced, run.replays.of),
+                seconds: finding.found_after_seconds,
+            })
+        });
+        matches.max_by(|one, other| one.replays.0.cmp(&other.replays.0).then(other.seconds.total_cmp(&one.seconds)))
+    }
+}
+
+impl Finding {
+    /// Returns the replays of the first run.
+    fn replays(&self) -> Replays {
+        self.runs.first().map(|run| run.replays).unwrap_or_default()
+    }
+}
+
+impl Bug {
+    fn explains(&self, finding: &Finding) -> bool {
+        self.finding.iter().all(|part| finding.text.contains(part))
+            && finding.runs.iter().any(|run| self.is_planned(run))
+    }
+
+    fn is_planned(&self, run: &Run) -> bool {
+        self.plan.iter().all(|part| run.plan.contains(part))
+    }
+}
+
+impl<'o> Outcome<'o> {
+    pub(super) fn new(operator: &'o Operator, explored: Vec<Explored>) -> Self {
+        let of_workload = |bug: &Bug| explored.iter().find(|explored| explored.workload == bug.workload);
+        let bugs = operator.manifest.bugs.iter().filter_map(|bug| Some((bug, of_workload(bug)?.find(bug)))).collect();
+        Self { operator, explored, bugs }
+    }
+
+    /// Returns an error for each bug that was not found, and for each reproduced finding of a version that must be silent.
+    pub(super) fn failures(&self) -> Vec<String> {
+        let name = &self.operator.name;
+        let missed = self.bugs.iter().filter(|(_, found)| found.is_none());
+        let mut failures: Vec<String> =
+            missed.map(|(bug, _)| format!("{name}: {} was not found ({})", bug.name, bug.published)).collect();
+        for bug in self.silent() {
+            let explored = self.explored.iter().filter(|explored| explored.workload == bug.workload);
+            let found = explored.filter_map(|explored| explored.find(&bug)).find(|found| found.replays.0 > 0);
+            failures.extend(found.map(|found| format!("{name}: {} was found: {}", bug.name, found.text)));
+        }
+        failures
+    }
+
+    /// Returns the bugs of other versions that this one must not have.
+    fn silent(&self) -> Vec<Bug> {
+        if self.operator.manifest.silent.is_empty() {
+            return Vec::new();
+        }
+        let operators = super::manifest::all().unwrap_or_default();
+        let bugs = operators.into_iter().flat_map(|operator| operator.manifest.bugs);
+        bugs.filter(|bug| self.operator.manifest.silent.contains(&bug.name)).collect()
+    }
+}
+
+impl fmt::Display for Outcome<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let manifest = &self.operator.manifest;
+        writeln!(f, "\n## {}\n", self.operator.name)?;
+        if !self.bugs.is_empty() {
+            writeln!(f, "| bug | published as | found by | replays | seconds |\n|---|---|---|---|---|")?;
+        }
+        for (Bug { name, published, .. }, found) in &self.bugs {
+            match found {
+                Some(Match { plan, replays: (reproduced, of), seconds, .. }) => {
+                    writeln!(f, "| {name} | {published} | `{plan}` | {reproduced} of {of} | {seconds:.0} |")?;
+                }
+                None => writeln!(f, "| {name} | {published} | not found | | |")?,
+            }
+        }
+        for Explored { workload, report } in &self.explored {
+            let Report { planned, finished, seconds, .. } = report;
+            writeln!(f, "\n{workload}: {finished} of {planned} plans in {seconds:.0} s\n")?;
+            let bugs: Vec<_> = manifest.bugs.iter().filter(|bug| bug.workload == *workload).collect();
+            for finding in report.findings.iter().filter(|finding| !bugs.iter().any(|bug| bug.explains(finding))) {
+                let Replays { reproduced, of } = finding.replays();
+                let examined = manifest.examined.iter().find(|examined| finding.text.contains(&examined.finding));
+                let verdict = match examined {
+                    Some(examined) if examined.verdict == Verdict::Defect => format!("a defect: {}", examined.reason),
+                    Some(examined) => format!("a false finding: {}", examined.reason),
+                    None => "not examined".to_owned(),
+                };
+                let plans: BTreeSet<_> = finding.runs.iter().map(|run| run.plan.as_str()).collect();
+                let plan = finding.runs.first().map_or("", |run| run.plan.as_str());
+                writeln!(
+                    f,
+                    "- {} ({reproduced} of {of} replays, {} plans, `{plan}`): {verdict}",
+                    finding.text,
+                    plans.len()
+                )?;
+            }
+        }
+        for missing in &manifest.not_found {
+            writeln!(f, "- {} ({}) is out of reach: {}", missing.name, missing.published, missing.reason)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn operator(silent: &[&str]) -> Operator {
+        let manifest = json!({
+            "module": "m", "program": "m/p", "crds": [], "nodes": 1, "jobs": 1, "silent": silent,
+            "bugs": [{"name": "b1", "published": "url1", "workload": "w", "finding": ["data-0", "deleted"], "plan": ["rewind"]},
+                {"name": "b2", "published": "url2", "workload": "w", "finding": ["pods"]},
+                {"name": "b3", "published": "url3", "workload": "another", "finding": ["pods"]}],
+            "examined": [{"finding": "services", "verdict": "a defect", "reason": "it leaks."}],
+        });
+        let manifest = serde_json::from_value(manifest).unwrap();
+        Operator { name: "test".to_owned(), directory: PathBuf::new(), manifest }
+    }
+
+    fn explored() -> Explored {
+        let finding = |text: &str, plan: &str, reproduced: usize, seconds: f64| {
+            let replays = json!({"reproduced": reproduced, "of": 3});
+            json!({"text": text, "foundAfterSeconds": seconds, "runs": [{"plan": plan, "replays": replays}]})
+        };
+        let findings = [
+            finding("data-0 is still being deleted", "crash@1", 3, 5.0),
+            finding("data-0 is still being deleted", "rewind@1", 0, 10.0),
+            finding("data-0 was deleted twice", "rewind@2", 2, 20.0),
+            finding("services/a is left over", "lag@1", 3, 30.0),
+        ];
+        let report = json!({"planned": 9, "finished": 8, "seconds": 60.0, "findings": findings});
+        Explored::read("w", report.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn reproduced_findings_match_bugs_first() {
+        let operator = operator(&[]);
+        let outcome = Outcome::new(&operator, vec![explored()]);
+        let found = outcome.bugs[0].1.as_ref().unwrap();
+        assert_eq!((found.plan.as_str(), found.replays, found.seconds), ("rewind@2", (2, 3), 20.0));
+        assert_eq!(outcome.bugs.len(), 2, "the other workload was not explored");
+        assert_eq!(outcome.failures(), ["test: b2 was not found (url2)"]);
+    }
+
+    #[test]
+    fn tables_list_bugs_and_other_findings() {
+        let operator = operator(&[]);
+        let text = Outcome::new(&operator, vec![explored()]).to_string();
+        for line in [
+            "| b1 | url1 | `rewind@2` | 2 of 3 | 20 |",
+            "| b2 | url2 | not found | | |",
+            "w: 8 of 9 plans in 60 s",
+            "- data-0 is still being deleted (3 of 3 replays, 1 plans, `crash@1`): not examined",
+            "- services/a is left over (3 of 3 replays, 1 plans, `lag@1`): a defect: it leaks.",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in {text}");
+        }
+    }
+}
