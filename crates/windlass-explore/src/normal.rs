@@ -27,9 +27,16 @@ pub struct Mask {
     pub objects: BTreeSet<ObjectName>,
 }
 
-/// Resources that record the activity of the cluster. Their number and content depend on the timing.
-const IGNORED: [&str; 4] =
-    ["events", "events.events.k8s.io", "leases.coordination.k8s.io", "endpointslices.discovery.k8s.io"];
+/// Resources that record the activity of the cluster, or that built-in controllers derive from others. Their number and
+/// content depend on the timing.
+const IGNORED: [&str; 6] = [
+    "events",
+    "events.events.k8s.io",
+    "leases.coordination.k8s.io",
+    "endpoints",
+    "endpointslices.discovery.k8s.io",
+    "ipaddresses.networking.k8s.io",
+];
 /// Fields of metadata that record the history of an object, not its state.
 const HISTORY: [&str; 6] = ["uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink"];
 /// Fields whose values the cluster assigns, by resource.

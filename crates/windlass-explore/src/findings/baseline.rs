@@ -34,7 +34,7 @@ struct Summary {
     numbers: BTreeMap<ObjectName, usize>,
     /// Creations and deletions.
     churn: BTreeMap<(ObjectName, ChangeVerb), usize>,
-    /// The objects that the program created or deleted.
+    /// The objects that the program created or deleted. Some wait for finalizers of others after the program's deletion.
     by_program: BTreeSet<ObjectName>,
     /// The objects that wait for their deletion at the end, with their finalizers.
     stuck: BTreeMap<ObjectName, (usize, Vec<String>)>,
@@ -201,12 +201,16 @@ impl Summary {
         let transient = transient(record);
         for change in &record.changes {
             let is_transient = transient.contains(change.uid.as_str());
-            if change.verb == ChangeVerb::Update || is_transient || is_ignored(&change.object) {
+            let is_update = change.verb == ChangeVerb::Update;
+            if is_update && !change.begins_deletion() || is_transient || is_ignored(&change.object) {
                 continue;
             }
             let object = names.pattern(&change.object);
             if change.actor != Actor::Other {
                 summary.by_program.insert(object.clone());
+            }
+            if is_update {
+                continue;
             }
             *summary.churn.entry((object, change.verb)).or_default() += 1;
         }
