@@ -2,7 +2,7 @@
 
 use super::{
     Candidates, Rank,
-    context::{Context, is_by_program, reverts},
+    context::{Context, begins_deletion, is_by_program, reverts},
 };
 use crate::{
     plan::Effect,
@@ -33,7 +33,7 @@ pub(super) fn add(context: &Context<'_>, candidates: &mut Candidates) {
 fn cancels(change: &Change, later: &Change) -> bool {
     match (change.verb, later.verb) {
         (ChangeVerb::Create, ChangeVerb::Delete) | (ChangeVerb::Delete, ChangeVerb::Create) => true,
-        (ChangeVerb::Update, ChangeVerb::Delete) => change.begins_deletion(),
+        (ChangeVerb::Update, ChangeVerb::Delete) => begins_deletion(change),
         (ChangeVerb::Update, ChangeVerb::Update) => reverts(change, later),
         _ => false,
     }

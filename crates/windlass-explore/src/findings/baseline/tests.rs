@@ -203,8 +203,7 @@ fn deletion_by_the_program_is_counted_although_finalizers_delay_it() {
         }
         run.record
     };
-    let texts: Vec<_> =
-        Baseline::new(&[run(true)]).findings(&run(false)).iter().map(ToString::to_string).collect();
+    let texts: Vec<_> = Baseline::new(&[run(true)]).findings(&run(false)).iter().map(ToString::to_string).collect();
     let expected = ["was created once, expected 2", "was deleted never, expected 1"];
     assert_eq!(texts, expected.map(|text| format!("persistentvolumeclaims/default/data-* {text}")));
 }
