@@ -152,7 +152,7 @@ impl Engine<'_> {
                 if task.is_replay {
                     let patient = quiet::patient(run_settings.quiet);
                     // A step settles once more for what a fault holds back, and may be interrupted shortly before each time.
-                    run_settings.step += 4 * (patient - run_settings.quiet);
+                    run_settings.step += 4 * patient.saturating_sub(run_settings.quiet);
                     run_settings.quiet = patient;
                 }
                 running.push(Box::pin(async move {
