@@ -24,10 +24,12 @@ use crate::{
 
 mod claim;
 mod points;
+mod repeats;
 
 pub(crate) use self::{
     claim::{Claim, Target, is_removed},
     points::{Names, changed_fields, text},
+    repeats::Repeats,
 };
 
 /// The maximum number of recorded requests.
@@ -66,6 +68,7 @@ struct State {
     /// The revision up to which each observed resource was recorded and reported.
     observed: HashMap<String, u64>,
     last_change: Instant,
+    repeats: Repeats,
     requests: Vec<Request>,
     unrecorded_requests: usize,
 }
@@ -112,6 +115,7 @@ impl History {
             claims: Vec::new(),
             observed: HashMap::new(),
             last_change: started,
+            repeats: Repeats::default(),
             requests: Vec::new(),
             unrecorded_requests: 0,
         };
@@ -132,7 +136,9 @@ impl History {
     pub(crate) fn record(&self, resource: &str, object: Value, is_deleted: bool) -> Option<Change> {
         let mut state = self.state.lock();
         let change = state.change(self.started, resource, object, is_deleted)?;
-        state.last_change = Instant::now();
+        if !state.repeats.add(&change) {
+            state.last_change = Instant::now();
+        }
         let claim = state.claims.iter().position(|claim| claim.matches(&change));
         let index = state.changes.len();
         state.changes.push(Recorded { change, request: None });
@@ -176,6 +182,7 @@ impl History {
         if state.revision_of_step.len() <= step {
             state.revision_of_step.resize(step + 1, revision);
         }
+        state.repeats = Repeats::default();
         state.last_change = Instant::now();
     }
 

@@ -27,14 +27,15 @@ pub struct Mask {
     pub objects: BTreeSet<ObjectName>,
 }
 
-/// Resources that record the activity of the cluster. Their number, names and content depend on the timing, or on the
-/// addresses that the cluster assigns. The cluster creates an `APIService` for each version of a CRD, possibly later than
-/// the program starts.
-const IGNORED: [&str; 6] = [
+/// Resources that record the activity of the cluster, or that built-in controllers derive from others. Their number, names
+/// and content depend on the timing, or on the addresses that the cluster assigns. The cluster creates an `APIService` for
+/// each version of a CRD, possibly later than the program starts.
+const IGNORED: [&str; 7] = [
     "apiservices.apiregistration.k8s.io",
     "events",
     "events.events.k8s.io",
     "leases.coordination.k8s.io",
+    "endpoints",
     "endpointslices.discovery.k8s.io",
     "ipaddresses.networking.k8s.io",
 ];

@@ -217,6 +217,14 @@ impl Record {
     }
 }
 
+impl Change {
+    /// Returns `true` if the change sets the deletion timestamp.
+    pub(crate) fn begins_deletion(&self) -> bool {
+        let has = |state: Option<&Value>| state.is_some_and(|state| state["metadata"]["deletionTimestamp"].is_string());
+        self.verb == ChangeVerb::Update && !has(self.before.as_deref()) && has(self.after.as_deref())
+    }
+}
+
 impl fmt::Display for ObjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { resource, namespace, name } = self;

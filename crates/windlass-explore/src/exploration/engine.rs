@@ -150,7 +150,10 @@ impl Engine<'_> {
                 self.run_settings.number += 1;
                 let (mut run_settings, stop) = (self.run_settings.clone(), self.stop);
                 if task.is_replay {
-                    run_settings.quiet = quiet::patient(run_settings.quiet);
+                    let patient = quiet::patient(run_settings.quiet);
+                    // A step settles once more for what a fault holds back, and may be interrupted shortly before each time.
+                    run_settings.step += 4 * patient.saturating_sub(run_settings.quiet);
+                    run_settings.quiet = patient;
                 }
                 running.push(Box::pin(async move {
                     let record = runner.run(&task.plan, &run_settings, stop).await;

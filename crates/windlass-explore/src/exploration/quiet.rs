@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::record::Record;
+use crate::{history::Repeats, record::Record};
 
 /// The quiet time of the first run without faults. It is long, because a pause that exceeds it is taken for the end of
 /// the step.
@@ -10,11 +10,14 @@ pub(super) const FIRST: Duration = Duration::from_secs(5);
 const SHORTEST: Duration = Duration::from_millis(1500);
 const LONGEST: Duration = Duration::from_secs(15);
 
-/// Returns twice the longest pause between changes of a step, but at least 1.5 and at most 15 seconds.
+/// Returns twice the longest pause between changes of a step, but at least 1.5 and at most 15 seconds. Repetitions do not
+/// count, because the cluster settles in spite of them.
 pub(super) fn learned<'r>(clean: impl IntoIterator<Item = &'r Record>) -> Duration {
     let pauses = clean.into_iter().flat_map(|record| {
         record.steps.iter().enumerate().filter_map(|(number, step)| {
-            let changes = record.changes.iter().filter(|change| change.step == number).map(|change| change.at);
+            let mut repeats = Repeats::default();
+            let changes = record.changes.iter().filter(|change| change.step == number);
+            let changes = changes.filter(move |change| !repeats.add(change)).map(|change| change.at);
             let mut before = step.started;
             changes.map(|at| at.saturating_sub(std::mem::replace(&mut before, at))).max()
         })
@@ -51,5 +54,22 @@ mod tests {
         // The pause of ten seconds between the steps does not count.
         assert_eq!(learned(&[record(Duration::from_millis(1))]), SHORTEST);
         assert_eq!(learned(&[record(seconds(9))]), LONGEST);
+    }
+
+    #[test]
+    fn pauses_before_repeated_updates_do_not_count() {
+        let pause = |updates: u64| {
+            let mut run = Builder::new();
+            run.other("create secrets/default/a", Some(json!({"data": 0})));
+            let at = run.record.changes[0].at;
+            for number in 1..=updates {
+                run.program("update secrets/default/a", Some(json!({"data": number})));
+            }
+            run.record.changes.iter_mut().for_each(|change| change.at = at);
+            run.record.changes.last_mut().unwrap().at = at + Duration::from_secs(4);
+            learned(&[run.record])
+        };
+        assert_eq!(pause(6), Duration::from_secs(8));
+        assert_eq!(pause(7), SHORTEST);
     }
 }

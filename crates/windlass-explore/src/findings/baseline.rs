@@ -36,7 +36,7 @@ struct Summary {
     churn: BTreeMap<(ObjectName, ChangeVerb), usize>,
     /// Those of objects that existed only because the program saw an earlier state.
     transient: BTreeMap<(ObjectName, ChangeVerb), usize>,
-    /// The objects that the program created or deleted.
+    /// The objects that the program created or deleted. Some wait for finalizers of others after the program's deletion.
     by_program: BTreeSet<ObjectName>,
     /// The objects that wait for their deletion at the end, with their finalizers.
     stuck: BTreeMap<ObjectName, (usize, Vec<String>)>,
@@ -203,12 +203,16 @@ impl Summary {
         };
         let transient = transient(record);
         for change in &record.changes {
-            if change.verb == ChangeVerb::Update || is_ignored(&change.object) {
+            let is_update = change.verb == ChangeVerb::Update;
+            if is_update && !change.begins_deletion() || is_ignored(&change.object) {
                 continue;
             }
             let object = names.pattern(&change.object);
             if change.actor != Actor::Other {
                 summary.by_program.insert(object.clone());
+            }
+            if is_update {
+                continue;
             }
             let key = (object, change.verb);
             if transient.contains(change.uid.as_str()) {

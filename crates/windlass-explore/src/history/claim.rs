@@ -38,7 +38,7 @@ impl Claim {
                 Target::Revision(revision) => change.revision == *revision,
                 Target::Removal { uid } => is_removal(uid),
                 Target::Deletion { uid, revision } => {
-                    is_removal(uid) || change.uid == *uid && (begins_deletion(change) || change.revision == *revision)
+                    is_removal(uid) || change.uid == *uid && (change.begins_deletion() || change.revision == *revision)
                 }
                 Target::Next(object) => change.object == *object,
             }
@@ -79,11 +79,4 @@ pub(crate) fn is_removed(object: &Value) -> bool {
     finalizers.is_none_or(Vec::is_empty)
         && grace.unwrap_or_default() == 0
         && (!is_namespace || content.is_none_or(Vec::is_empty))
-}
-
-fn begins_deletion(change: &Change) -> bool {
-    let is_deleted = |object: &Option<_>| {
-        object.as_deref().is_some_and(|object: &Value| object.pointer("/metadata/deletionTimestamp").is_some())
-    };
-    !is_deleted(&change.before) && is_deleted(&change.after)
 }

@@ -99,8 +99,7 @@ pub(super) fn is_by_program(change: &Change) -> bool {
 
 /// Returns `true` if the change sets the deletion timestamp.
 pub(super) fn begins_deletion(change: &Change) -> bool {
-    let has = |state: Option<&Value>| state.is_some_and(|state| state["metadata"]["deletionTimestamp"].is_string());
-    change.verb == ChangeVerb::Update && !has(change.before.as_deref()) && has(change.after.as_deref())
+    change.begins_deletion()
 }
 
 /// Returns `true` if the later update sets the fields of the earlier one back to their values before it.

@@ -74,14 +74,16 @@ impl<'r> Rewinds<'_, 'r> {
         }
     }
 
-    /// Returns the last change of a watched object before the one with this index, and the last one by another client.
+    /// Returns the possible causes of the change with this index: the last change of a watched object before it, the last
+    /// one by another client, and the first one by another client in the same step, which the step itself made.
     fn causes(&self, index: usize) -> Vec<&'r Change> {
-        let before = || self.context.changes[..index].iter().rev().filter(|change| self.context.is_watched(change));
-        let mut causes: Vec<&'r Change> = before().next().into_iter().copied().collect();
-        if let Some(other) = before().find(|change| !is_by_program(change))
-            && causes.iter().all(|cause| cause.point != other.point)
-        {
-            causes.push(other);
+        let changes = &self.context.changes;
+        let step = changes[index].step;
+        let watched = || changes[..index].iter().copied().filter(|change| self.context.is_watched(change));
+        let others = || watched().filter(|change| !is_by_program(change));
+        let mut causes: Vec<&'r Change> = Vec::new();
+        for cause in [watched().next_back(), others().next_back(), others().find(|change| change.step == step)] {
+            causes.extend(cause.filter(|cause| causes.iter().all(|known| known.point != cause.point)));
         }
         causes
     }

@@ -133,6 +133,23 @@ fn recreated_objects_get_rewinds_to_the_cause_of_the_deletion() {
 }
 
 #[test]
+fn rewinds_go_back_to_the_change_of_the_step_behind_later_changes() {
+    let mut run = Builder::new();
+    run.watches("/apis/example.com/v1/dbs", true).watches("/api/v1/pods", true);
+    let db = |deletion: Option<&str>| Some(json!({"metadata": {"deletionTimestamp": deletion}}));
+    run.other("create dbs.example.com/default/a", db(None)).other("create pods/default/a-0", Some(json!({})));
+    run.program("create configmaps/default/a", Some(json!({})));
+    run.step(2).other("update dbs.example.com/default/a", db(Some("2026-01-01T00:00:00Z")));
+    run.other("delete pods/default/a-0", None).program("delete configmaps/default/a", None);
+    run.step(3).other("create dbs.example.com/default/b", db(None));
+    run.program("create configmaps/default/a", Some(json!({})));
+    let plans = texts(&[run], false);
+    let cause = "2:update:dbs.example.com/default/a:metadata.deletionTimestamp";
+    let rewind = format!("rewind(dbs.example.com,after {cause})@3:create:configmaps/default/a");
+    assert!(has(&plans, &rewind), "{plans:#?}");
+}
+
+#[test]
 fn resources_that_are_read_consistently_are_not_rewound() {
     let mut run = scenario();
     run.record.requests.clear();

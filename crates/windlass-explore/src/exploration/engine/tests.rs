@@ -21,11 +21,19 @@ struct Simulated<F> {
     running: Mutex<(usize, usize)>,
     /// The quiet times by plan.
     quiet: Mutex<BTreeMap<String, Vec<Duration>>>,
+    /// The longest time limit of a step.
+    step: Mutex<Duration>,
 }
 
 impl<F: Fn(&str, usize, &mut Builder) + Sync + Send> Simulated<F> {
     fn new(behavior: F) -> Self {
-        Self { behavior, runs: Mutex::default(), running: Mutex::default(), quiet: Mutex::default() }
+        Self {
+            behavior,
+            runs: Mutex::default(),
+            running: Mutex::default(),
+            quiet: Mutex::default(),
+            step: Mutex::default(),
+        }
     }
 
     fn record(&self, plan: &Plan) -> Record {
@@ -62,6 +70,9 @@ impl<F: Fn(&str, usize, &mut Builder) + Sync + Send> Runner for Simulated<F> {
         stop: &'r watch::Receiver<bool>,
     ) -> BoxFuture<'r, Result<Record>> {
         self.quiet.lock().entry(plan.to_string()).or_default().push(settings.quiet);
+        let mut step = self.step.lock();
+        *step = settings.step.max(*step);
+        drop(step);
         Box::pin(async move {
             {
                 let mut running = self.running.lock();
@@ -115,6 +126,7 @@ async fn findings_are_grouped_and_replayed() {
     let (short, long) = (Duration::from_millis(1500), Duration::from_secs(5));
     assert_eq!(runner.quiet.lock()["none"], [long, short, short], "the first run learns the quiet time");
     assert_eq!(runner.quiet.lock()[CRASH], [short, long, long, long], "replays wait longer");
+    assert!(*runner.step.lock() > Settings::default().step_limit, "so their steps have more time");
     let progress = sink.lock();
     assert_eq!(progress[2].message, "run 3 of 3 without faults is finished");
     let last = progress.last().unwrap();

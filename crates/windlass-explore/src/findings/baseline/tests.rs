@@ -191,6 +191,26 @@ fn generated_names_of_controllers_are_not_counted() {
 }
 
 #[test]
+fn deletion_by_the_program_is_counted_although_finalizers_delay_it() {
+    let run = |is_deleted: bool| {
+        let mut run = clean("x");
+        let claim = |deletion: Option<&str>| {
+            Some(json!({"metadata": {"generateName": "data-", "deletionTimestamp": deletion}}))
+        };
+        run.other("create persistentvolumeclaims/default/data-0abcd", claim(None));
+        if is_deleted {
+            run.program("update persistentvolumeclaims/default/data-0abcd", claim(Some("2026-01-01T00:00:00Z")));
+            run.other("delete persistentvolumeclaims/default/data-0abcd", None);
+            run.other("create persistentvolumeclaims/default/data-0abcd", claim(None));
+        }
+        run.record
+    };
+    let texts: Vec<_> = Baseline::new(&[run(true)]).findings(&run(false)).iter().map(ToString::to_string).collect();
+    let expected = ["was created once, expected 2", "was deleted never, expected 1"];
+    assert_eq!(texts, expected.map(|text| format!("persistentvolumeclaims/default/data-* {text}")));
+}
+
+#[test]
 fn names_that_the_program_generates_are_learned() {
     let run = |name: &str| {
         let mut run = clean("x");
