@@ -7,7 +7,7 @@ use clap::Subcommand;
 use crate::{
     Result, attacks, builds,
     cargo::{cargo, succeed},
-    conformance, deployments, dist, e2e, etcd, fuzz, handling, import, informers, overload, protobuf, queues,
+    conformance, deployments, dist, e2e, etcd, explore_examples, fuzz, handling, import, informers, overload, protobuf, queues,
     reconciles, scale, servers, suites,
     upstream::{Minor, root},
 };
@@ -142,6 +142,9 @@ pub(crate) enum Part {
     /// All fault explorations of the built-in controllers; CI runs up to 100 plans of each scenario. Also all explorations
     /// of an operator with planted bugs by the library behind `windlass explore`; CI runs one of them
     Explorations,
+    /// `windlass explore` on the operators of `examples/explore` in Go, Python, Java and Rust, without and with their
+    /// planted bugs (needs the tools of each language)
+    ExploreExamples(explore_examples::Options),
     /// The fuzz targets, one after the other (needs cargo-fuzz and a C++ compiler)
     Fuzz {
         /// The duration of each in seconds
@@ -263,6 +266,13 @@ pub(crate) fn run(part: &Part) -> Result {
             ignored(&["--package", "windlass-explore", "--lib", "--test", "explore"], &[])?;
             // `operator` is the program that the other tests explore.
             ignored(&["--package", "windlass-cli", "--test", "explore"], &["--skip", "operator"])
+        }
+        Part::ExploreExamples(options) => {
+            let built = root().join("target/dist/windlass");
+            if options.windlass.is_none() {
+                dist_build(&["windlass-cli"])?;
+            }
+            explore_examples::run(options.windlass.as_ref().unwrap_or(&built), options)
         }
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
         Part::Matrix { only, minor } => matrix(*only, minor),

@@ -18,8 +18,7 @@ pub const ROUTES: &str = "routes";
 
 pub fn deployment(website: &Website) -> Deployment {
     let labels = BTreeMap::from([("app.kubernetes.io/instance".to_owned(), website.name_any())]);
-    let container =
-        Container { name: "web".to_owned(), image: Some("nginx:1.29".to_owned()), ..Container::default() };
+    let container = Container { name: "web".to_owned(), image: Some("nginx:1.29".to_owned()), ..Container::default() };
     let template = PodTemplateSpec {
         metadata: Some(ObjectMeta { labels: Some(labels.clone()), ..ObjectMeta::default() }),
         spec: Some(PodSpec { containers: vec![container], ..PodSpec::default() }),
