@@ -4,6 +4,7 @@
 
 use std::{
     fs,
+    io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
     time::Instant,
@@ -137,9 +138,8 @@ fn explore(
     command.args(["--time-limit", &options.time_limit, "--report"]).arg(&reports).arg("--").args(&program.arguments);
     command.envs(program.variables.iter().copied()).env("BUG", bug);
     let (before, begun) = (children()?, Instant::now());
-    let first_plan = follow(command.stdout(Stdio::null()).stderr(Stdio::piped()), begun)?;
+    let (status, first_plan_seconds) = follow(command.stdout(Stdio::null()).stderr(Stdio::piped()), begun)?;
     let (cpu_seconds, wall_seconds) = (children()? - before, begun.elapsed().as_secs_f64());
-    let (status, first_plan_seconds) = first_plan;
     if !status.success() && status.code() != Some(FINDINGS) {
         return Err(format!("windlass explore failed ({status}) on the operator in {}", language.name()).into());
     }
@@ -149,8 +149,6 @@ fn explore(
 
 /// Runs a command to its end, and copies its lines of progress. Returns the time of the first finished plan.
 fn follow(command: &mut Command, begun: Instant) -> Result<(ExitStatus, Option<f64>)> {
-    use std::io::{BufRead as _, BufReader};
-
     let mut child = command.spawn().map_err(|error| format!("starting {command:?}: {error}"))?;
     let lines = child.stderr.take().map(BufReader::new).into_iter().flat_map(BufReader::lines);
     let mut first_plan = None;
