@@ -116,7 +116,9 @@ pub(crate) fn run(windlass: &Path, options: &Options) -> Result {
         "| language | bug | plans | clean run, s | until the first plan, s | findings | found by | reproduced | s | CPU s |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|");
-    rows.iter().for_each(|row| println!("{row}"));
+    for row in rows {
+        println!("{row}");
+    }
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
 }
 
