@@ -123,8 +123,8 @@ async fn main() -> Result<(), kube::Error> {
 
     let client = Client::try_default().await?;
     let has_bug = std::env::var("BUG").is_ok_and(|bug| bug == "lost-update");
-    // The list may come from the cache of the API server, like that of client-go.
-    let any = watcher::Config::default().any_semantic();
+    // Lists may come from the cache of the API server, like those of client-go. Pages would not.
+    let any = watcher::Config { page_size: None, ..watcher::Config::default().any_semantic() };
     Controller::new(Api::<Website>::all(client.clone()), any.clone())
         .owns(Api::<Deployment>::all(client.clone()), any)
         .shutdown_on_signal()
