@@ -24,6 +24,12 @@ def configure(settings: kopf.OperatorSettings, **_):
     settings.execution.default_backoff = 1
 
 
+@kopf.on.login()
+def login(**arguments):
+    # The default takes the credentials from the client, which keeps them elsewhere than this version of kopf expects.
+    return kopf.login_with_kubeconfig(**arguments)
+
+
 @kopf.on.resume(*GROUP)
 @kopf.on.create(*GROUP)
 @kopf.on.update(*GROUP, field="spec")
