@@ -169,7 +169,7 @@ fn measured(name: &'static str, command: &mut Command, target: &Path) -> Result<
 }
 
 /// Returns the CPU seconds of all child processes that have exited.
-fn children() -> Result<f64> {
+pub(crate) fn children() -> Result<f64> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     // The second field is the name in parentheses, which may contain spaces.
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();

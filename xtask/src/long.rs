@@ -7,8 +7,8 @@ use clap::Subcommand;
 use crate::{
     Result, attacks, builds,
     cargo::{cargo, succeed},
-    conformance, deployments, dist, e2e, etcd, fuzz, handling, import, informers, operators, overload, protobuf,
-    queues, reconciles, scale, servers, suites,
+    conformance, deployments, dist, e2e, etcd, explore_examples, fuzz, handling, import, informers, operators,
+    overload, protobuf, queues, reconciles, scale, servers, suites,
     upstream::{Minor, root},
 };
 
@@ -144,6 +144,9 @@ pub(crate) enum Part {
     Explorations,
     /// Released operators, explored with `windlass explore`: checks that it finds their published bugs (needs Go)
     ExploreOperators(operators::Options),
+    /// `windlass explore` on the operators of `examples/explore` in Go, Python, Java and Rust, without and with their
+    /// planted bugs (needs the tools of each language)
+    ExploreExamples(explore_examples::Options),
     /// The fuzz targets, one after the other (needs cargo-fuzz and a C++ compiler)
     Fuzz {
         /// The duration of each in seconds
@@ -267,6 +270,13 @@ pub(crate) fn run(part: &Part) -> Result {
             ignored(&["--package", "windlass-cli", "--test", "explore"], &["--skip", "operator"])
         }
         Part::ExploreOperators(options) => operators::run(options),
+        Part::ExploreExamples(options) => {
+            let built = root().join("target/dist/windlass");
+            if options.windlass.is_none() {
+                dist_build(&["windlass-cli"])?;
+            }
+            explore_examples::run(options.windlass.as_ref().unwrap_or(&built), options)
+        }
         Part::Fuzz { seconds, target } => fuzz::run(target.as_deref(), *seconds),
         Part::Matrix { only, minor } => matrix(*only, minor),
         Part::Package => dist::verify::run(),

@@ -37,6 +37,7 @@ mod e2e;
 mod embedded;
 mod envtest;
 mod etcd;
+mod explore_examples;
 mod fuzz;
 mod import;
 mod informers;

@@ -5,7 +5,7 @@
 //! The administrator's requests pass unchanged and unrecorded.
 //!
 //! Only HTTP/1.1 is offered: a connection has one request at a time, so that a lost response does not take other requests
-//! with it. Upgraded connections (`exec`, `attach`, `port-forward`) are not supported.
+//! with it. Upgraded connections (`exec`, `attach`, `port-forward`, watches as WebSockets) are not supported.
 
 use std::{collections::BTreeMap, convert::Infallible, fmt, net::SocketAddr, sync::Arc};
 
@@ -279,6 +279,7 @@ impl Gateway {
         let number = self.history.begin_request(process.number(), parts.method.as_str(), &target);
         let call = Call::parse(&parts.method, &parts.uri);
         let is_watch = call.as_ref().is_some_and(|call| call.verb == Verb::Watch);
+        let is_handshake = parts.headers.contains_key(header::SEC_WEBSOCKET_KEY);
         let _in_flight = (!is_watch).then(|| process.in_flight_request());
         let body = match Limited::new(body, MAX_BODY).collect().await {
             Ok(body) => body.to_bytes(),
@@ -301,6 +302,7 @@ impl Gateway {
                 let write = tokio::spawn(async move { gateway.write(&process, number, &call, request).await });
                 write.await.unwrap_or(Answer::Lost)
             }
+            Some(_) if is_watch && is_handshake => Answer::Response(self.decline_upgrade(number)),
             Some(call) if is_watch => self.watch(process, number, call, request).await,
             Some(call) => self.read(number, &call, request).await,
             None => Answer::Response(self.forward(number, request).await),

@@ -14,7 +14,7 @@ use crate::{Plan, record::Change};
 pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// The time limit of everything that a test waits for.
-const PATIENCE: time::Duration = time::Duration::from_secs(20);
+pub(crate) const PATIENCE: time::Duration = time::Duration::from_secs(20);
 
 /// A cluster with the faults of a plan.
 pub(crate) struct Fixture {

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
 use futures::stream;
-use http::{Request, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use serde_json::{Value, json};
@@ -85,6 +85,13 @@ impl Gateway {
         let (parts, events) = response.into_parts();
         watch.events = Some(Frames::new(events));
         Answer::Response(http::Response::from_parts(parts, watch.into_body()))
+    }
+
+    /// Returns the response to a WebSocket handshake. Clients read it to its end, and watch without a WebSocket then. The
+    /// clients of Java do so after the status 200 only.
+    pub(super) fn decline_upgrade(&self, number: usize) -> Response<Body> {
+        self.history.executed(number, StatusCode::OK.as_u16());
+        answer::json(Bytes::new())
     }
 
     /// Begins a watch with the state as of an earlier revision. Returns the request for the later events.

@@ -1,12 +1,15 @@
 //! Faults of watches, and rewound views.
 
-use http::Method;
+use bytes::Bytes;
+use http::{Method, Request, header};
+use http_body_util::BodyExt as _;
 use serde_json::Value;
+use tokio::time;
 
 use crate::{
     cluster::{
         Command,
-        fixture::{CONFIG_MAPS, Fixture, config_map},
+        fixture::{CONFIG_MAPS, Fixture, PATIENCE, config_map},
     },
     record::{Actor, ChangeVerb},
 };
@@ -51,6 +54,25 @@ async fn lag_holds_events_until_the_release() {
     assert!(!fixture.cluster.activity().is_holding);
     fixture.until(|cluster| cluster.activity().undelivered == 0).await;
     assert_eq!(fixture.finish().await.injections.len(), 2);
+}
+
+#[tokio::test]
+async fn websocket_handshake_of_a_watch_gets_a_complete_response() {
+    let fixture = Fixture::start("none").await;
+    let program = fixture.process(1);
+    let handshake = Request::get(format!("{CONFIG_MAPS}?watch=true&{OURS}"))
+        .header(header::SEC_WEBSOCKET_KEY, "dGhlIHNhbXBsZSBub25jZQ==")
+        .body(Bytes::new());
+    let response = program.0.request(handshake.unwrap());
+    let response = time::timeout(PATIENCE, response).await.expect("a response").unwrap();
+    assert_eq!(response.status(), 200);
+    let body = time::timeout(PATIENCE, response.into_body().collect()).await.expect("the end of the response");
+    assert!(body.unwrap().to_bytes().is_empty());
+    // The client watches without a WebSocket then.
+    let mut watch = program.watch(OURS).await;
+    fixture.administrator().create("a").await;
+    assert_eq!(watch.name().await, "ADDED a");
+    fixture.finish().await;
 }
 
 /// More than the buffers of a connection take.
