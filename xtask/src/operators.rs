@@ -80,6 +80,9 @@ impl Options {
         for version in &manifest.runtime_config {
             command.args(["--runtime-config", &format!("{version}=true")]);
         }
+        if let Some(pod) = &manifest.in_cluster {
+            command.args(["--in-cluster", pod]);
+        }
         command.arg("--steps").arg(operator.directory.join(workload));
         // The variables are arguments of env, in which windlass replaces its placeholders.
         command.args(["--", "env"]).args(manifest.environment.iter().map(|(name, value)| format!("{name}={value}")));

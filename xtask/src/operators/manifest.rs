@@ -43,6 +43,8 @@ pub(super) struct Manifest {
     /// Removed API versions that the operator needs, such as `policy/v1beta1`.
     #[serde(default)]
     pub(super) runtime_config: Vec<String>,
+    /// The pod whose environment the program gets instead of a kubeconfig, such as `default/operator`.
+    pub(super) in_cluster: Option<String>,
     /// The number of simulated nodes.
     pub(super) nodes: usize,
     /// The number of simultaneous runs.
