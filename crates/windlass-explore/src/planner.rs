@@ -96,7 +96,7 @@ fn is_promising(change: &Change, effect: &Effect) -> bool {
     match effect {
         Effect::Gap { until } => until.step > change.step,
         Effect::Rewind { scope, .. } => *scope != Scope::All,
-        _ => change.verb == ChangeVerb::Delete || context::begins_deletion(change),
+        _ => change.verb == ChangeVerb::Delete || change.begins_deletion(),
     }
 }
 

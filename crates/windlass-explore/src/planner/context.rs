@@ -97,11 +97,6 @@ pub(super) fn is_by_program(change: &Change) -> bool {
     matches!(change.actor, Actor::Program(_))
 }
 
-/// Returns `true` if the change sets the deletion timestamp.
-pub(super) fn begins_deletion(change: &Change) -> bool {
-    change.begins_deletion()
-}
-
 /// Returns `true` if the later update sets the fields of the earlier one back to their values before it.
 pub(super) fn reverts(earlier: &Change, later: &Change) -> bool {
     let (Some(before), Some(after)) = (earlier.before.as_deref(), later.after.as_deref()) else { return false };

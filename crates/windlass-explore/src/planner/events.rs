@@ -2,7 +2,7 @@
 
 use super::{
     Candidates, Rank,
-    context::{Context, begins_deletion, is_by_program, reverts},
+    context::{Context, is_by_program, reverts},
 };
 use crate::{
     plan::Effect,
@@ -48,7 +48,7 @@ fn supersedes(change: &Change, later: &Change) -> bool {
 fn cancels(change: &Change, later: &Change) -> bool {
     match (change.verb, later.verb) {
         (ChangeVerb::Create, ChangeVerb::Delete) | (ChangeVerb::Delete, ChangeVerb::Create) => true,
-        (ChangeVerb::Update, ChangeVerb::Delete) => begins_deletion(change),
+        (ChangeVerb::Update, ChangeVerb::Delete) => change.begins_deletion(),
         (ChangeVerb::Update, ChangeVerb::Update) => reverts(change, later),
         _ => false,
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::{
     Candidates,
-    context::{Context, begins_deletion, is_by_program, reverts},
+    context::{Context, is_by_program, reverts},
 };
 use crate::{
     plan::{Effect, Point, Scope, Side},
@@ -27,7 +27,7 @@ pub(super) fn add(context: &Context<'_>, candidates: &mut Candidates) {
                     rewinds.add(index + 1 + at, &[Side::Before], deletion);
                 }
             }
-            ChangeVerb::Update if !begins_deletion(change) => {
+            ChangeVerb::Update if !change.begins_deletion() => {
                 let is_spec = change.point.fields.iter().all(|field| field.starts_with("spec."));
                 if let Some((_, second)) = later.find(|(_, later)| is_spec && reverts(change, later)) {
                     rewinds.add(index, &[Side::Before, Side::After], second);
