@@ -96,6 +96,8 @@ fn scenario(mode: &str) -> Scenario {
     let test = module_path!().split_once("::").unwrap().1;
     Scenario::new([&*this, &format!("{test}::operator"), "--exact", "--nocapture"])
         .variable(MODE, mode)
+        // A backtrace can take longer than the quiet time.
+        .variable("RUST_BACKTRACE", "0")
         .step(Step::wait("ready", READY).unwrap())
 }
 

@@ -151,9 +151,9 @@ fn objects_created_and_deleted_after_a_rewind_are_not_findings() {
         run.step(2);
         if is_newer {
             run.program("create configmaps/default/b", Some(json!({})));
-            run.other("create endpoints/default/b", Some(json!({})));
+            run.other("create secrets/default/b", Some(json!({})));
             run.program("delete configmaps/default/b", None);
-            run.other("delete endpoints/default/b", None);
+            run.other("delete secrets/default/b", None);
         } else {
             run.program("delete pods/default/a-0", None);
             run.program("create pods/default/a-0", Some(json!({"status": {"phase": "Running"}})));
