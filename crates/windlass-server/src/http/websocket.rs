@@ -49,7 +49,7 @@ pub(super) fn accept(headers: &HeaderMap, messages: Body, kind: MessageType) -> 
         response.headers_mut().insert(SEC_WEBSOCKET_VERSION, VERSION);
         return response;
     }
-    // kube-apiserver accepts any origin, because browsers do not send the credentials by themselves.
+    // kube-apiserver requires an origin, and accepts any.
     if !headers.get(ORIGIN).is_some_and(is_origin) {
         return refused(StatusCode::FORBIDDEN, "");
     }

@@ -235,9 +235,9 @@ mod tests {
             assert_eq!(received(&sent(first, b"")).await.unwrap(), Received::Invalid);
         }
         assert_eq!(received(&[FINAL | TEXT, 0]).await.unwrap(), Received::Invalid, "it is not masked");
-        let long = [&[FINAL | PING, MASKED | 126, 0, 126][..], &mask].concat();
+        let long = [&[FINAL | PING, 0xfe, 0, 126][..], &mask].concat();
         assert_eq!(received(&long).await.unwrap(), Received::Invalid);
-        let truncated = [&[FINAL | TEXT, MASKED | 127, 0xff, 0, 0, 0, 0, 0, 0, 0][..], &mask, b"much more"].concat();
+        let truncated = [&[FINAL | TEXT, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0][..], &mask, b"much more"].concat();
         assert_eq!(received(&truncated).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 }
