@@ -35,6 +35,7 @@ use crate::{
     preface::{Rewound, Version},
     socket::Socket,
     streams::Streams,
+    upgrade::UpgradedWork,
 };
 
 /// The bytes of a connection after its TLS handshake, or without TLS.
@@ -131,19 +132,39 @@ impl Context {
 
     async fn http1(&self, stream: Rewound<AnyStream>, connection: &Arc<dyn AnyConnection>) -> Result<(), BoxError> {
         let stream = Heads::new(stream, Arc::clone(connection), Arc::clone(&self.activity), self.server.head);
+        let upgraded = UpgradedWork::default();
+        let answer = service_fn(|mut request: Request<Incoming>| {
+            upgraded.offer(request.extensions_mut());
+            let (answer, upgraded) = (self.answer(&**connection, request), upgraded.clone());
+            async move {
+                let response = answer.await?;
+                if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+                    drop(upgraded.take());
+                }
+                Ok::<_, Infallible>(response)
+            }
+        });
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
             // hyper's timer includes the head of the next request.
             .header_read_timeout(IDLE)
             .max_header_size(HEAD_BYTES)
-            .serve_connection(TokioIo::new(stream), service_fn(|request| self.answer(&**connection, request)))
+            .serve_connection(TokioIo::new(stream), answer)
             .with_upgrades();
         let mut served = pin!(served);
         tokio::select! {
-            result = reported(served.as_mut(), &**connection) => return Ok(result?),
-            () = self.stopping.requested() => served.as_mut().graceful_shutdown(),
+            result = reported(served.as_mut(), &**connection) => result?,
+            () = self.stopping.requested() => {
+                served.as_mut().graceful_shutdown();
+                reported(served, &**connection).await?;
+            }
         }
-        Ok(reported(served, &**connection).await?)
+        if let Some(mut work) = upgraded.take() {
+            // The client may send until it has read the end.
+            self.activity.leave_unread();
+            reported(work.as_mut(), &**connection).await;
+        }
+        Ok(())
     }
 
     async fn http2(&self, stream: Rewound<AnyStream>, connection: &Arc<dyn AnyConnection>) -> Result<(), BoxError> {
@@ -193,9 +214,9 @@ impl Context {
     }
 }
 
-/// Polls an HTTP/1 connection, and reports to the application what it has written. It requests the bytes of a response
-/// itself, and then writes them.
-async fn reported<T>(mut served: Pin<&mut impl Future<Output = T>>, application: &dyn AnyConnection) -> T {
+/// Polls a connection of HTTP/1 or of the protocol after it, and reports to the application what it has written. It
+/// requests the bytes of a response itself, and then writes them.
+async fn reported<T>(mut served: Pin<&mut (impl Future<Output = T> + ?Sized)>, application: &dyn AnyConnection) -> T {
     poll_fn(|cx| {
         let polled = served.as_mut().poll(cx);
         application.writing();

@@ -20,6 +20,7 @@
 //! serve             accepts connections up to the limit, and shuts down
 //! acceptor          accepts with a pause after each failure
 //! connection        one connection: TLS handshake, HTTP version, requests
+//! upgrade           continues a connection with another protocol
 //! preface           recognizes HTTP/2 by its first bytes
 //! heads             the time limit for a request head
 //! coalesced_writes  sends what HTTP/2 writes at once together
@@ -43,8 +44,9 @@
 //! - A response that is sent before its request was read completely arrives: the connection is closed after the client
 //!   has read it, or after one second.
 //! - After shutdown begins, no connection is accepted. Requests in progress end within the grace period, or are cut
-//!   off. When [`HttpServer::serve`] returns or is dropped, none of its tasks and connections is left. Upgraded
-//!   connections are the exception: they belong to the application.
+//!   off. When [`HttpServer::serve`] returns or is dropped, none of its tasks and connections is left. This includes
+//!   connections that continue with another protocol by [`Upgrade`]. Those that an application upgrades with hyper
+//!   belong to the application.
 //!
 //! # Runtime
 //!
@@ -62,6 +64,7 @@
 mod serve;
 mod acceptor;
 mod connection;
+mod upgrade;
 mod preface;
 mod heads;
 mod coalesced_writes;
@@ -78,6 +81,7 @@ pub use self::{
     application::{Application, Connection},
     body::RequestBody,
     http_server::{HttpServer, Protocols},
+    upgrade::{Upgrade, UpgradedStream},
 };
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;

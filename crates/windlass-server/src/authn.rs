@@ -43,14 +43,15 @@ pub use self::{
     token_file::parse_token_file,
     token_webhook::{TokenReviewError, TokenReviewVersion, TokenReviewer, TokenWebhook},
 };
+pub(crate) use self::{
+    handshake::{is_handshake, protocols},
+    impersonation::impersonated,
+    token::{Bound, Grant, Issuer, TokenError},
+};
 use self::{
     impersonation::GrantedModes,
     jwt::{AnonymousConfiguration, JwtIssuers},
     token_webhook::TokenCalls,
-};
-pub(crate) use self::{
-    impersonation::impersonated,
-    token::{Bound, Grant, Issuer, TokenError},
 };
 pub(crate) use crate::authn::static_tokens::Tokens;
 use crate::authn::token_cache::{Subject, TokenCache, Verified};

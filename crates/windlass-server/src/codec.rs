@@ -44,7 +44,7 @@ pub(crate) use self::{
     cbor::{cbor_frame, from_cbor},
     json::{MAX_DEPTH, check as check_json},
     numbers::{float_large_numbers, go_numbers},
-    protobuf::{ProtobufList, protobuf_frame, to_protobuf},
+    protobuf::{FRAME_PREFIX, ProtobufList, protobuf_frame, to_protobuf},
     quote::{is_printable, quote as go_quote},
     time::{check_duration, go_worded},
     types::{Field, Struct},

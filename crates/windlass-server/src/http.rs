@@ -59,14 +59,16 @@ mod read;
 mod resource;
 mod respond;
 mod watch;
+mod websocket;
 mod zpages;
 
+pub(crate) use self::body::Frames;
 pub use self::body::{Body, BodyError};
 use self::{
     failure::Failure,
     media::{Encoding, Endpoint, ErrorEncoding},
 };
-pub(crate) use self::{failure::too_many_requests, read::RequestBody};
+pub(crate) use self::{failure::too_many_requests, read::RequestBody, websocket::MessageType};
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
@@ -78,6 +80,8 @@ pub(crate) struct Origin {
     pub(crate) stopping: Stopping,
     /// The client's address. `None` for requests in process.
     pub(crate) remote: Option<IpAddr>,
+    /// The connection can continue with WebSocket messages.
+    pub(crate) is_upgradable: bool,
 }
 
 /// The basis for authenticating a request.
@@ -102,6 +106,8 @@ pub(crate) struct Exchange {
     stopping: Stopping,
     /// The client's address. `None` for requests in process.
     remote: Option<IpAddr>,
+    /// The connection can continue with WebSocket messages.
+    is_upgradable: bool,
     audit_id: HeaderValue,
     /// The end of the time limit, if there is one.
     deadline: Option<Instant>,
@@ -140,6 +146,7 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
             warnings: warnings.clone(),
             stopping: origin.stopping.clone(),
             remote: origin.remote,
+            is_upgradable: origin.is_upgradable,
             audit_id: audit_id.clone(),
             deadline: None,
             user: Arc::default(),
@@ -539,6 +546,11 @@ impl Exchange {
 
     fn header(&self, name: HeaderName) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// Reports whether the response can be sent over a WebSocket, and the client asks for it.
+    fn is_handshake(&self) -> bool {
+        self.is_upgradable && self.method == Method::GET && authn::is_handshake(&self.headers)
     }
 
     /// Returns the time for the request, if it is limited.

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! server          a handle: built, called in process (a tower service) or served on a socket (TLS, HTTP/1.1 and 2)
-//! http            maps requests to verbs of the registry and renders results: media types, watches, errors
+//! http            maps requests to verbs of the registry and renders results: media types, watches (also over WebSockets), errors
 //! health          the probes and the version
 //! reviews         access reviews, and tokens of service accounts
 //! state           the state that all requests share

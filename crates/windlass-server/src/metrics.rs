@@ -2,7 +2,7 @@
 //!
 //! Only authorized requests for served resources are counted. So the number of series is bounded by the verbs of all
 //! resources, regardless of requested paths. A watch is counted when it begins (in kube-apiserver when it ends), and
-//! its duration is not recorded.
+//! its duration is not recorded. Watches over WebSockets have the code of their response, 101 (in kube-apiserver 0).
 //!
 //! kube-apiserver's other metrics are not implemented.
 

@@ -54,6 +54,7 @@ mod connection;
 mod listener;
 mod outgoing;
 mod pacing;
+mod websocket;
 
 #[cfg(test)]
 mod tests;
@@ -580,7 +581,12 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let inner = self.server.0.clone();
-        let origin = Origin { trust: Trust::InProcess(self.user.clone()), stopping: inner.stopping(), remote: None };
+        let origin = Origin {
+            trust: Trust::InProcess(self.user.clone()),
+            stopping: inner.stopping(),
+            remote: None,
+            is_upgradable: false,
+        };
         Box::pin(async move { Ok(handle(inner, origin, request.map(boxed)).await) })
     }
 }

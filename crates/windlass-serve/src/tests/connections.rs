@@ -28,6 +28,54 @@ async fn response_before_the_whole_request_arrives() {
     running.stop().await;
 }
 
+const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
+
+/// Echoes the bytes of an upgraded connection, and answers other requests with their version of HTTP.
+async fn upgrade(mut request: Request<RequestBody>) -> Response<String> {
+    let Some(upgrade) = request.extensions_mut().remove::<Upgrade>() else {
+        return Response::new(format!("{:?}", request.version()));
+    };
+    upgrade.run(|stream| async move {
+        let (mut from, mut to) = tokio::io::split(stream);
+        drop(tokio::io::copy(&mut from, &mut to).await);
+        to.shutdown().await.unwrap();
+    });
+    let status = if request.uri() == "/refused" { StatusCode::FORBIDDEN } else { StatusCode::SWITCHING_PROTOCOLS };
+    Response::builder().status(status).header(header::UPGRADE, "echo").body(String::new()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_on_an_upgraded_connection_is_cut_off_by_the_shutdown() {
+    let running = Running::start(HttpServer::new().grace_period(SECOND), upgrade);
+    let open = async || {
+        let mut stream = running.connect();
+        stream.write_all(UPGRADE).await.unwrap();
+        until(&mut stream, "101 Switching Protocols\r\n").await;
+        until(&mut stream, "\r\n\r\n").await;
+        time::sleep(300 * SECOND).await;
+        stream.write_all(b"echo").await.unwrap();
+        until(&mut stream, "echo").await;
+        stream
+    };
+    let (mut ended, mut open) = (open().await, open().await);
+    ended.shutdown().await.unwrap();
+    assert_eq!(rest(&mut ended).await, "");
+    assert_eq!(running.stop().await, (1, SECOND));
+    assert_eq!(rest(&mut open).await, "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_of_a_request_that_is_not_upgraded_is_dropped() {
+    let running = Running::start(HttpServer::new(), upgrade);
+    let mut stream = running.connect();
+    let refused = String::from_utf8_lossy(UPGRADE).replace("/ ", "/refused ");
+    stream.write_all(refused.as_bytes()).await.unwrap();
+    until(&mut stream, "403 Forbidden").await;
+    stream.write_all(GET).await.unwrap();
+    until(&mut stream, "\r\n\r\nHTTP/1.1").await;
+    running.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn upgraded_connection_has_no_timeout_and_keeps_its_place() {
     let application = |mut request: Request<RequestBody>| async move {
@@ -44,11 +92,10 @@ async fn upgraded_connection_has_no_timeout_and_keeps_its_place() {
     };
     let running = Running::start(HttpServer::new().connections(1), application);
     let mut stream = running.connect();
-    let upgrade = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
-    stream.write_all(upgrade).await.unwrap();
+    stream.write_all(UPGRADE).await.unwrap();
     until(&mut stream, "\r\n\r\n").await;
     let mut second = running.connect();
-    second.write_all(upgrade).await.unwrap();
+    second.write_all(UPGRADE).await.unwrap();
     for byte in [b'a', b'b'] {
         stream.write_u8(byte).await.unwrap();
         assert_eq!(stream.read_u8().await.unwrap(), byte);

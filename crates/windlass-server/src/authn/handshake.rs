@@ -2,7 +2,7 @@
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{
-    HeaderMap,
+    HeaderMap, HeaderValue,
     header::{CONNECTION, SEC_WEBSOCKET_PROTOCOL, UPGRADE},
 };
 use windlass_api::Status;
@@ -40,10 +40,19 @@ pub(super) fn token(headers: &HeaderMap) -> Result<Option<Vec<u8>>, Status> {
     }
 }
 
-fn is_handshake(headers: &HeaderMap) -> bool {
-    let is = |value: &str, expected: &str| value.trim().eq_ignore_ascii_case(expected);
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    is(text(UPGRADE), "websocket") && text(CONNECTION).split(',').any(|option| is(option, "upgrade"))
+/// Reports whether a request asks for a WebSocket.
+pub(crate) fn is_handshake(headers: &HeaderMap) -> bool {
+    let is_websocket = headers.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"));
+    let is_upgrade =
+        |value: &HeaderValue| value.as_bytes().to_ascii_lowercase().windows(7).any(|word| word == b"upgrade");
+    is_websocket && headers.get_all(CONNECTION).iter().any(is_upgrade)
+}
+
+/// Returns the subprotocols of a handshake without its token.
+pub(crate) fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
+    let protocols = offered.flat_map(|value| value.split(',')).map(str::trim);
+    protocols.filter(|protocol| !protocol.is_empty() && !protocol.starts_with(TOKEN))
 }
 
 #[cfg(test)]
@@ -69,6 +78,22 @@ mod tests {
         assert_eq!(offered(&[&sent("abc")]), Err(401));
         assert_eq!(offered(&[&sent("a"), &sent("b"), "v5.channel.k8s.io"]), Err(401));
         assert_eq!(offered(&[&format!("{TOKEN}?"), "v5.channel.k8s.io"]), Err(401));
+    }
+
+    #[test]
+    fn handshake_is_recognized_as_in_kube_apiserver() {
+        let is_handshake = |upgrade: &'static str, connections: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            headers.insert(UPGRADE, HeaderValue::from_static(upgrade));
+            for connection in connections {
+                headers.append(CONNECTION, HeaderValue::from_static(connection));
+            }
+            super::is_handshake(&headers)
+        };
+        assert!(is_handshake("WebSocket", &["keep-alive, UPGRADE"]));
+        assert!(is_handshake("websocket", &["keep-alive", "Upgrade"]));
+        assert!(!is_handshake("websocket", &["keep-alive"]) && !is_handshake("websocket", &[]));
+        assert!(!is_handshake("SPDY/3.1", &["Upgrade"]));
     }
 
     #[test]

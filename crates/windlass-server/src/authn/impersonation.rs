@@ -449,7 +449,7 @@ mod tests {
     async fn impersonating_a_non_ascii_user_does_not_run_as_caller() {
         let server = Server::builder().token("ADMIN").build();
         let trust = Trust::Socket(ClientCertificate::Nothing);
-        let origin = Origin { trust, stopping: server.inner().stopping(), remote: None };
+        let origin = Origin { trust, stopping: server.inner().stopping(), remote: None, is_upgradable: false };
         let ask = |path: &str| {
             let request = http::Request::get(path)
                 .header("authorization", "Bearer ADMIN")

@@ -88,6 +88,9 @@ pub(crate) fn to_protobuf(document: &Value) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// The number of bytes with the length of a [`protobuf_frame`].
+pub(crate) const FRAME_PREFIX: usize = 4;
+
 /// Encodes a watch event as a frame: the length in four bytes, then the message. `object` is an encoded document.
 pub(crate) fn protobuf_frame(kind: &str, object: &[u8]) -> Vec<u8> {
     let mut writer = Writer::default();

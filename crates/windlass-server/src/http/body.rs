@@ -122,9 +122,18 @@ impl Body {
     /// Runs a future after the last frame, before the body ends. If the body is dropped before, the future is dropped, too.
     #[must_use]
     pub(crate) fn followed_by(self, end: impl Future<Output = ()> + Send + 'static) -> Self {
-        let (held, initial, class) = (self.held, self.initial.clone(), self.class);
         let end = futures::stream::once(end).filter_map(|()| std::future::ready(None));
-        let frames = self.into_frames(usize::MAX).chain(end);
+        self.map_frames(|frames| frames.chain(end))
+    }
+
+    /// Replaces the frames by others made of them. The body counts and is sent as before.
+    #[must_use]
+    pub(crate) fn map_frames<S>(self, map: impl FnOnce(Frames) -> S) -> Self
+    where
+        S: Stream<Item = Result<Bytes, BodyError>> + Send + 'static,
+    {
+        let (held, initial, class) = (self.held, self.initial.clone(), self.class);
+        let frames = map(self.into_frames(usize::MAX));
         Self::fallible(frames).with_held_bytes(held).with_initial(initial).of_class(class)
     }
 

@@ -3,6 +3,7 @@
 use std::{borrow::Cow, panic::resume_unwind, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use futures::StreamExt as _;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body::Body as _;
 use tokio::{sync::Semaphore, time};
@@ -18,6 +19,7 @@ use super::{
     read::{self, RequestBody},
     respond::{self, Renderer},
     until, watch,
+    websocket::{self, MessageType},
 };
 use crate::request::ResourcePath;
 use crate::{
@@ -232,6 +234,11 @@ impl Request<'_> {
         let counted = self.server.flow_control().watches().register(&self.exchange.info, query);
         let initial = session.initial_bytes();
         let frames = watch::frames(session, rendering, stopping, watching, counted);
+        if self.exchange.is_handshake() {
+            let messages = frames.map(move |frame| watch::message(frame, representation.encoding));
+            let messages = Body::frames(messages).with_initial(initial);
+            return Ok(websocket::accept(headers, messages, MessageType::of(representation.encoding)));
+        }
         let content_type = HeaderValue::from_static(representation.encoding.stream_type());
         Ok(respond::respond(StatusCode::OK, content_type, Body::frames(frames).with_initial(initial)))
     }

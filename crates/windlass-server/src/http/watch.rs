@@ -19,7 +19,7 @@ use super::{
 use crate::state::Stopping;
 use crate::{
     audit::AuditContext,
-    codec::{cbor_frame, protobuf_frame, to_protobuf},
+    codec::{FRAME_PREFIX, cbor_frame, protobuf_frame, to_protobuf},
     descriptions::Descriptions,
     encoded::{Style, push_json},
     flow_control::CountedWatch,
@@ -70,6 +70,11 @@ pub(super) fn frames(
         bytes += frame.len();
         Some((frame, (watch, bytes)))
     })
+}
+
+/// Returns the content of a WebSocket message with an event. Messages need no length prefix.
+pub(super) fn message(frame: Bytes, encoding: Encoding) -> Bytes {
+    if encoding == Encoding::Protobuf { frame.slice(FRAME_PREFIX..) } else { frame }
 }
 
 impl Watch {

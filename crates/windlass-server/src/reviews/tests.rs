@@ -57,8 +57,12 @@ impl Fixture {
         }
         let request = request.body(boxed(Full::new(Bytes::from(body.to_string())))).unwrap();
         let inner = self.server.inner().clone();
-        let origin =
-            Origin { trust: Trust::Socket(ClientCertificate::Nothing), stopping: inner.stopping(), remote: None };
+        let origin = Origin {
+            trust: Trust::Socket(ClientCertificate::Nothing),
+            stopping: inner.stopping(),
+            remote: None,
+            is_upgradable: false,
+        };
         let (parts, body) = handle(inner, origin, request).await.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         (parts.status.as_u16(), serde_json::from_slice(&body).unwrap())

@@ -14,12 +14,12 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use rustls::{ServerConnection, pki_types::CertificateDer};
 use windlass_api::BoxError;
-use windlass_serve::{Application, Connection, RequestBody};
+use windlass_serve::{Application, Connection, RequestBody, Upgrade};
 
-use super::{boxed, outgoing::Outgoing};
+use super::{boxed, outgoing::Outgoing, websocket::WebSocket};
 use crate::{
     budget::{Account, Charge},
-    http::{Origin, Trust, handle, too_many_requests},
+    http::{Body as ResponseBody, MessageType, Origin, Trust, handle, too_many_requests},
     state::{State, Stopping},
     tls::{ClientCertificate, TlsIdentity},
 };
@@ -104,13 +104,15 @@ impl Connection for ClientConnection {
 
     fn answer(
         &self,
-        request: http::Request<RequestBody>,
+        mut request: http::Request<RequestBody>,
     ) -> impl Future<Output = http::Response<Outgoing>> + Send + use<> {
         let server = self.server.clone();
+        let upgrade = request.extensions_mut().remove::<Upgrade>();
         let origin = Origin {
             trust: Trust::Socket(self.certificate()),
             stopping: self.stopping.clone(),
             remote: Some(self.remote),
+            is_upgradable: upgrade.is_some(),
         };
         let account = self.account.clone();
         async move {
@@ -120,8 +122,15 @@ impl Connection for ClientConnection {
             if account.room().await.is_err() {
                 return busy();
             }
-            let (head, body) = handle(server, origin, request).await.into_parts();
-            match Outgoing::new(body, &account) {
+            let (mut head, body) = handle(server, origin, request).await.into_parts();
+            let body = match (head.extensions.remove::<MessageType>(), upgrade) {
+                (Some(kind), Some(upgrade)) => WebSocket::new(body, kind, &account).map(|socket| {
+                    upgrade.run(|stream| socket.serve(stream));
+                    Outgoing::unbounded(ResponseBody::whole(""), &account)
+                }),
+                _ => Outgoing::new(body, &account),
+            };
+            match body {
                 Ok(body) => http::Response::from_parts(head, body),
                 Err(_) => busy(),
             }

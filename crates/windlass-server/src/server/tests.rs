@@ -48,6 +48,7 @@ mod starting;
 mod time_limits;
 mod versions;
 mod views;
+mod websockets;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const UNKNOWN_RESOURCE: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server could not find the requested resource","reason":"NotFound","details":{},"code":404}"#;

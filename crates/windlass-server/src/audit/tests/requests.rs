@@ -18,7 +18,7 @@ use crate::{
 async fn over_socket(server: &Server, headers: &[(&str, &[u8])], path: &str) -> http::Response<bytes::Bytes> {
     let remote: IpAddr = "192.0.2.7".parse().unwrap();
     let trust = Trust::Socket(ClientCertificate::Nothing);
-    let origin = Origin { trust, stopping: server.inner().stopping(), remote: Some(remote) };
+    let origin = Origin { trust, stopping: server.inner().stopping(), remote: Some(remote), is_upgradable: false };
     let mut request = Request::get(path);
     for (name, value) in headers {
         request = request.header(*name, HeaderValue::from_bytes(value).unwrap());
