@@ -92,6 +92,7 @@ pub(crate) struct Cluster {
 
 /// The state that decides when the cluster has settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a reason to wait, except for the gap")]
 pub(crate) struct Activity {
     /// The time of the last change of any object except events and leases.
     pub(crate) last_change: Instant,
