@@ -139,7 +139,7 @@ pub(crate) enum Part {
     Overload(overload::Options),
     /// Kubernetes' end-to-end tests that need the control plane only, with `windlass up` (needs Go)
     E2e(e2e::Options),
-    /// All fault explorations of the built-in controllers; CI runs up to 60 plans of each scenario. Also all explorations
+    /// All fault explorations of the built-in controllers; CI runs up to 40 plans of each scenario. Also all explorations
     /// of an operator with planted bugs by the library behind `windlass explore`; CI runs one of them
     Explorations,
     /// Released operators, explored with `windlass explore`: checks that it finds their published bugs (needs Go)

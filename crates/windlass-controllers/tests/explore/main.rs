@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const COMPLETE: &str = "WINDLASS_EXPLORE_COMPLETELY";
 
 /// The number of runs of a scenario otherwise. The seed selects the same ones each time.
-const RUNS: usize = 60;
+const RUNS: usize = 40;
 
 /// A scenario of one controller.
 fn of(controller: BuiltIn) -> Scenario {
