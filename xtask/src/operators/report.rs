@@ -31,7 +31,7 @@ struct Run {
     replays: Replays,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize)]
 struct Replays {
     reproduced: usize,
     of: usize,
@@ -57,6 +57,7 @@ pub(super) struct Outcome<'o> {
 struct Match {
     text: String,
     plan: String,
+    /// Of the finding: replays that reproduced it, and all. Another of its plans may have been replayed.
     replays: (usize, usize),
     seconds: f64,
 }
@@ -76,7 +77,7 @@ impl Explored {
             Some(Match {
                 text: finding.text.clone(),
                 plan: run.plan.clone(),
-                replays: (run.replays.reproduced, run.replays.of),
+                replays: finding.replays(),
                 seconds: finding.found_after_seconds,
             })
         });
@@ -85,9 +86,9 @@ impl Explored {
 }
 
 impl Finding {
-    /// Returns the replays of the first run.
-    fn replays(&self) -> Replays {
-        self.runs.first().map(|run| run.replays).unwrap_or_default()
+    /// Returns the number of replays that reproduced the finding, and of all, for the run with the most of them.
+    fn replays(&self) -> (usize, usize) {
+        self.runs.iter().map(|run| (run.replays.reproduced, run.replays.of)).max().unwrap_or_default()
     }
 }
 
@@ -109,12 +110,17 @@ impl<'o> Outcome<'o> {
         Self { operator, explored, bugs }
     }
 
-    /// Returns an error for each bug that was not found, and for each reproduced finding of a version that must be silent.
+    /// Returns an error for each bug without a reproduced finding, and for each reproduced finding of a version that must be
+    /// silent.
     pub(super) fn failures(&self) -> Vec<String> {
         let name = &self.operator.name;
-        let missed = self.bugs.iter().filter(|(_, found)| found.is_none());
+        let missed = self.bugs.iter().filter_map(|(bug, found)| match found {
+            None => Some((bug, "found")),
+            Some(found) if found.replays.0 == 0 => Some((bug, "reproduced")),
+            Some(_) => None,
+        });
         let mut failures: Vec<String> =
-            missed.map(|(bug, _)| format!("{name}: {} was not found ({})", bug.name, bug.published)).collect();
+            missed.map(|(bug, verb)| format!("{name}: {} was not {verb} ({})", bug.name, bug.published)).collect();
         for bug in self.silent() {
             let explored = self.explored.iter().filter(|explored| explored.workload == bug.workload);
             let found = explored.filter_map(|explored| explored.find(&bug)).find(|found| found.replays.0 > 0);
@@ -154,7 +160,7 @@ impl fmt::Display for Outcome<'_> {
             writeln!(f, "\n{workload}: {finished} of {planned} plans in {seconds:.0} s\n")?;
             let bugs: Vec<_> = manifest.bugs.iter().filter(|bug| bug.workload == *workload).collect();
             for finding in report.findings.iter().filter(|finding| !bugs.iter().any(|bug| bug.explains(finding))) {
-                let Replays { reproduced, of } = finding.replays();
+                let (reproduced, of) = finding.replays();
                 let examined = manifest.examined.iter().find(|examined| finding.text.contains(&examined.finding));
                 let verdict = match examined {
                     Some(examined) if examined.verdict == Verdict::Defect => format!("a defect: {}", examined.reason),
@@ -221,6 +227,17 @@ mod tests {
         assert_eq!((found.plan.as_str(), found.replays, found.seconds), ("rewind@2", (2, 3), 20.0));
         assert_eq!(outcome.bugs.len(), 2, "the other workload was not explored");
         assert_eq!(outcome.failures(), ["test: b2 was not found (url2)"]);
+    }
+
+    #[test]
+    fn finding_without_a_reproducing_replay_does_not_suffice() {
+        let operator = operator(&[]);
+        let mut explored = explored();
+        for finding in &mut explored.report.findings {
+            finding.runs[0].replays.reproduced = 0;
+        }
+        let failures = Outcome::new(&operator, vec![explored]).failures();
+        assert_eq!(failures, ["test: b1 was not reproduced (url1)", "test: b2 was not found (url2)"]);
     }
 
     #[test]

@@ -138,9 +138,7 @@ impl Options {
         }
         Ok(exploration)
     }
-}
 
-impl Options {
     /// Returns the isolation, or `None` if the program is not isolated.
     async fn isolation(&self) -> Result<Option<Isolation>, Box<dyn Error>> {
         if self.isolation == Mode::None {

@@ -26,7 +26,7 @@ const TURNS: [&str; 16] = [
 ];
 
 /// Orders the plans. Within a kind, candidates whose content is new come first, then second ones, and so on; among them,
-/// destructive ones come first. Periodic changes come last. The kinds take turns.
+/// promising ones come first. Periodic changes come last. The kinds take turns.
 pub(super) fn round_robin(candidates: Vec<Candidate>) -> Vec<Plan> {
     let mut queues: BTreeMap<&'static str, Vec<(Rank, usize, bool, Plan)>> = BTreeMap::new();
     let mut numbers: BTreeMap<(Rank, String), usize> = BTreeMap::new();
@@ -55,5 +55,7 @@ pub(super) fn round_robin(candidates: Vec<Candidate>) -> Vec<Plan> {
             }
         }
     }
+    // An effect without a turn comes last.
+    plans.extend(queues.into_values().flatten().map(|(.., plan)| plan));
     plans
 }
