@@ -93,6 +93,14 @@ pub enum Scope {
     All,
 }
 
+impl Scope {
+    /// Returns `true` for one custom resource. The groups of built-in resources have no dot, or end in `.k8s.io`.
+    pub(crate) fn is_custom(&self) -> bool {
+        let Self::Resource(resource) = self else { return false };
+        resource.split_once('.').is_some_and(|(_, group)| group.contains('.') && !group.ends_with(".k8s.io"))
+    }
+}
+
 /// The revision just before a change, or that of the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    plan::{Effect, Fault, Plan, Point, Scope},
+    plan::{Effect, Fault, Plan, Point},
     record::{Change, ChangeVerb, Record},
 };
 
@@ -91,11 +91,12 @@ impl Candidates {
 }
 
 /// Returns `true` if programs often handle the fault badly: an interrupted deletion, a state that a later step replaces, or
-/// one stale resource beside current ones. Creations are usually repeated without harm.
+/// an earlier custom resource beside objects that were created since, which the program then deletes. Creations are
+/// usually repeated without harm.
 fn is_promising(change: &Change, effect: &Effect) -> bool {
     match effect {
         Effect::Gap { until } => until.step > change.step,
-        Effect::Rewind { scope, .. } => *scope != Scope::All,
+        Effect::Rewind { scope, .. } => scope.is_custom() && change.verb == ChangeVerb::Create,
         _ => change.verb == ChangeVerb::Delete || change.begins_deletion(),
     }
 }

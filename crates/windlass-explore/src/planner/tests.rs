@@ -189,6 +189,27 @@ fn kinds_take_turns_and_new_content_comes_first() {
 }
 
 #[test]
+fn rewinds_of_custom_resources_to_before_a_creation_come_first() {
+    let mut run = Builder::new();
+    run.watches("/api/v1/namespaces/default/pods", true).watches("/apis/apps/v1/deployments", true);
+    run.watches("/apis/example.com/v1/dbs", true);
+    for resource in ["pods", "deployments.apps", "dbs.example.com"] {
+        let config = format!("configmaps/default/{}", resource.replace('.', "-"));
+        run.other(&format!("create {resource}/default/a"), Some(json!({"spec": {"size": 1}})));
+        run.program(&format!("create {config}"), Some(json!({})));
+        run.other(&format!("update {resource}/default/a"), Some(json!({"spec": {"size": 2}})));
+        run.program(&format!("delete {config}"), None);
+        run.program(&format!("create {config}"), Some(json!({})));
+    }
+    let plans = texts(&[run], false);
+    let rewinds: Vec<_> = plans.iter().filter(|plan| plan.starts_with("rewind(")).collect();
+    let is_promising = |plan: &str| plan.starts_with("rewind(dbs.example.com") && plan.contains("@1:create:");
+    let promising = rewinds.iter().filter(|plan| is_promising(plan)).count();
+    assert!(promising > 0 && promising < rewinds.len(), "{rewinds:#?}");
+    assert!(rewinds[..promising].iter().all(|plan| is_promising(plan)), "{rewinds:#?}");
+}
+
+#[test]
 fn pairs_come_last_and_end_with_a_crash() {
     let singles = texts(&[scenario()], false);
     let all = texts(&[scenario()], true);
