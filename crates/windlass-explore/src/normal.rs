@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use windlass_api::difference::{differences, starred_path};
+use windlass_api::difference::{self, Difference, starred_path};
 
 use crate::record::{CONFLICT, ObjectName, Record};
 
@@ -41,12 +41,19 @@ const IGNORED: [&str; 7] = [
 ];
 /// Fields of metadata that record the history of an object, not its state.
 const HISTORY: [&str; 6] = ["uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink"];
-/// Fields whose values the cluster assigns, by resource.
-const ASSIGNED: [(&str, &[&str]); 3] = [
+/// Fields whose values the cluster assigns, by resource. Revisions count the states that controllers have seen, and a program
+/// may skip one.
+const ASSIGNED: [(&str, &[&str]); 6] = [
+    ("controllerrevisions.apps", &["/revision"]),
+    ("deployments.apps", &["/metadata/annotations/deployment.kubernetes.io~1revision"]),
+    ("replicasets.apps", &["/metadata/annotations/deployment.kubernetes.io~1revision"]),
     ("pods", &["/spec/nodeName", "/status/hostIP", "/status/hostIPs"]),
     ("services", &["/spec/healthCheckNodePort"]),
     ("persistentvolumeclaims", &["/metadata/annotations/volume.kubernetes.io~1selected-node"]),
 ];
+
+/// The JSON pointer of the conditions of an object.
+const CONDITIONS: &str = "/status/conditions";
 
 /// Returns `true` if the object is not compared.
 pub(crate) fn is_ignored(object: &ObjectName) -> bool {
@@ -54,11 +61,13 @@ pub(crate) fn is_ignored(object: &ObjectName) -> bool {
 }
 
 /// Returns `true` if the control plane creates the object at its start or in each namespace. The time of the creation,
-/// and addresses and certificates in it, differ from run to run.
+/// and dates, addresses and certificates in it, differ from run to run.
 pub(crate) fn is_bootstrap(object: &ObjectName) -> bool {
     match (object.resource.as_str(), object.name.as_str()) {
         ("configmaps", "kube-root-ca.crt") | ("serviceaccounts", "default") => true,
         ("services" | "endpoints", "kubernetes") => object.namespace == "default",
+        // It contains the date.
+        ("configmaps", "kube-apiserver-legacy-service-account-token-tracking") => object.namespace == "kube-system",
         _ => false,
     }
 }
@@ -140,6 +149,33 @@ fn replace(value: &mut Value, names: &Names, generation: Option<i64>) {
     }
 }
 
+/// Returns the differences of two normal objects.
+///
+/// The types of conditions are unique, except if a program keeps a history of them. Its last condition is the current one,
+/// and only that is compared.
+pub(crate) fn differences(one: &Value, other: &Value) -> Vec<Difference> {
+    if !has_history(one) && !has_history(other) {
+        return difference::differences(one, other);
+    }
+    let current = |object: &Value| {
+        let mut object = object.clone();
+        if let Some(Value::Array(conditions)) = object.pointer_mut(CONDITIONS) {
+            let before_last = conditions.len().saturating_sub(1);
+            conditions.drain(..before_last);
+        }
+        object
+    };
+    difference::differences(&current(one), &current(other))
+}
+
+/// Returns `true` if several conditions have the same type.
+fn has_history(object: &Value) -> bool {
+    let conditions = object.pointer(CONDITIONS).and_then(Value::as_array);
+    let mut types = BTreeSet::new();
+    let mut types_of = conditions.into_iter().flatten().filter_map(|condition| condition["type"].as_str());
+    !types_of.all(|name| types.insert(name))
+}
+
 impl Mask {
     /// Adds the differences of two runs without faults.
     pub(crate) fn learn(&mut self, one: &Normal, other: &Normal) {
@@ -198,6 +234,10 @@ mod tests {
             (object("configmaps/default/a"), config),
             (object(&format!("events/default/{suffix}")), event),
             (object("configmaps/default/kube-root-ca.crt"), json!({"data": suffix})),
+            (
+                object("configmaps/kube-system/kube-apiserver-legacy-service-account-token-tracking"),
+                json!({"data": {"since": suffix}}),
+            ),
             (object(&format!("apiservices.apiregistration.k8s.io/{suffix}")), json!({"metadata": {"name": suffix}})),
             (object(&format!("ipaddresses.networking.k8s.io/{address}")), json!({"metadata": {"name": address}})),
         ]);
@@ -220,6 +260,40 @@ mod tests {
         assert_eq!(config["metadata"]["ownerReferences"][0]["uid"], "the UID of pods/default/web-*");
         assert_eq!(config["data"]["volume"], "pvc-*");
         assert_eq!(config["status"]["observedGeneration"], "an older one");
+    }
+
+    #[test]
+    fn numbers_of_revisions_are_removed() {
+        let state = |revision: &str| {
+            let annotations = json!({"deployment.kubernetes.io/revision": revision, "note": "kept"});
+            let record = ended_with([
+                (object("deployments.apps/default/a"), json!({"metadata": {"annotations": annotations}})),
+                (object("controllerrevisions.apps/default/a"), json!({"revision": revision.parse::<u8>().unwrap()})),
+            ]);
+            normal(&record, &Names::new(&record, &Patterns::default()))
+        };
+        assert_eq!(state("1"), state("2"));
+        assert_eq!(
+            state("1")[&object("deployments.apps/default/a")][0]["metadata"]["annotations"],
+            json!({"note": "kept"})
+        );
+    }
+
+    #[test]
+    fn only_the_last_condition_of_a_history_is_compared() {
+        let with = |types: &[&str]| {
+            let conditions: Vec<_> = types.iter().map(|name| json!({"type": name, "status": "True"})).collect();
+            json!({"status": {"conditions": conditions, "size": 1}})
+        };
+        let expected = with(&["Initializing", "Ready"]);
+        assert!(differences(&expected, &with(&["Initializing", "Error", "Initializing", "Ready"])).is_empty());
+        let failed = differences(&expected, &with(&["Initializing", "Ready", "Initializing", "Error"]));
+        assert!(
+            !failed.is_empty() && failed.iter().all(|field| field.path.starts_with(&CONDITIONS[1..])),
+            "{failed:?}"
+        );
+        // These are no history, so each one counts.
+        assert!(!differences(&expected, &with(&["Initializing", "Degraded", "Ready"])).is_empty());
     }
 
     #[test]

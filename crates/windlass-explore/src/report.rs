@@ -47,6 +47,13 @@ fn notes(results: &Results) -> Vec<String> {
         ));
         notes.push(format!("a run has settled after {:.1} s without a change", results.quiet_seconds));
     }
+    if results.controls > 0 {
+        let runs = plural(results.controls, "run", "runs");
+        notes.push(format!("{} more {runs} without faults, to check the findings", results.controls));
+    }
+    for text in &results.withdrawn {
+        notes.push(format!("withdrawn, because a run without faults has it, too: {text}"));
+    }
     if !results.effects.is_empty() {
         let effects: Vec<_> = results.effects.iter().map(|(effect, number)| format!("{number} {effect}")).collect();
         notes.push(format!("plans by effect: {}", effects.join(", ")));

@@ -28,6 +28,8 @@ use crate::{
 
 /// The time from the limit for new plans to the hard end, by default.
 const GRACE: Duration = Duration::from_mins(5);
+/// The maximum number of runs without faults that check findings.
+const CONTROLS: usize = 10;
 /// The number of runs with an error of the test environment, without one success, after which the exploration fails.
 const ERRORS: usize = 5;
 
@@ -90,6 +92,7 @@ async fn run_all(
         smaller: VecDeque::new(),
         has_run: BTreeSet::new(),
         replaying: BTreeMap::new(),
+        controls: 0,
         state,
         tally,
         plan_time: Duration::ZERO,
@@ -115,6 +118,8 @@ struct Engine<'e> {
     has_run: BTreeSet<Plan>,
     /// The number of running replays by plan.
     replaying: BTreeMap<Plan, usize>,
+    /// The number of started controls.
+    controls: usize,
     state: Option<StateFile>,
     tally: Tally,
     /// The total duration of all runs of plans.
@@ -123,8 +128,19 @@ struct Engine<'e> {
 
 struct Task {
     plan: Plan,
-    is_replay: bool,
+    purpose: Purpose,
     started: Instant,
+}
+
+/// The purpose of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// The first run of a plan.
+    Plan,
+    /// A repetition of a plan with a finding.
+    Replay,
+    /// A run without faults, which shows findings that do not need one.
+    Control,
 }
 
 impl Engine<'_> {
@@ -149,7 +165,7 @@ impl Engine<'_> {
             {
                 self.run_settings.number += 1;
                 let (mut run_settings, stop) = (self.run_settings.clone(), self.stop);
-                if task.is_replay {
+                if task.purpose != Purpose::Plan {
                     let patient = quiet::patient(run_settings.quiet);
                     // A step settles once more for what a fault holds back, and may be interrupted shortly before each time.
                     run_settings.step += 4 * patient.saturating_sub(run_settings.quiet);
@@ -161,7 +177,7 @@ impl Engine<'_> {
                 }));
             }
             let Some((task, record)) = running.next().await else { return Ok(()) };
-            if task.is_replay
+            if task.purpose == Purpose::Replay
                 && let Some(number) = self.replaying.get_mut(&task.plan)
             {
                 *number -= 1;
@@ -181,47 +197,55 @@ impl Engine<'_> {
         }
     }
 
-    /// Returns the next run: a replay of a finding, a part of a pair, or a new plan.
+    /// Returns the next run: a part of a pair, a replay of a finding, a control, or a new plan.
     fn next_task(&mut self) -> Option<Task> {
         if *self.stop.borrow() {
             return None;
         }
-        let task = |plan: Plan, is_replay: bool| Some(Task { plan, is_replay, started: Instant::now() });
+        let task = |plan: Plan, purpose: Purpose| Some(Task { plan, purpose, started: Instant::now() });
         if let Some(plan) = self.smaller.pop_front() {
-            return task(plan, false);
+            return task(plan, Purpose::Plan);
         }
         if let Some(plan) = self.tally.next_replay(self.settings.replays, &self.replaying) {
             *self.replaying.entry(plan.clone()).or_default() += 1;
-            return task(plan, true);
+            return task(plan, Purpose::Replay);
+        }
+        // One for each plan that was replayed.
+        if self.controls < self.tally.replayed().min(CONTROLS) {
+            self.controls += 1;
+            return task(Plan::default(), Purpose::Control);
         }
         if self.started.elapsed() >= self.settings.time_limit {
             return None;
         }
         let plan = self.plans.pop_front()?;
         self.has_run.insert(plan.clone());
-        task(plan, false)
+        task(plan, Purpose::Plan)
     }
 
     /// Adds the record of a run.
     fn add(&mut self, task: &Task, record: &Record) -> Result<()> {
-        let Task { plan, is_replay, .. } = task;
+        let Task { plan, purpose, .. } = task;
         if record.outcome == Outcome::Interrupted {
-            if !is_replay {
+            if *purpose == Purpose::Plan {
                 self.has_run.remove(plan);
                 self.plans.push_front(plan.clone());
             }
             return Ok(());
         }
+        if *purpose == Purpose::Control {
+            self.add_control(record);
+            return Ok(());
+        }
         let is_reached = !record.injections.is_empty();
         let findings = if !is_reached && record.outcome == Outcome::Completed {
-            // This is another run without faults.
-            self.baseline.learn(record);
+            self.learn(record);
             Vec::new()
         } else {
             self.baseline.findings(record)
         };
         let timeline = if findings.is_empty() { Vec::new() } else { timeline(record, &findings) };
-        let (plan, is_replay) = (plan.clone(), *is_replay);
+        let (plan, is_replay) = (plan.clone(), *purpose == Purpose::Replay);
         let finished = Finished { plan, is_replay, is_reached, findings, timeline };
         self.tally.elapsed = self.started.elapsed();
         self.tally.add(&finished);
@@ -244,6 +268,32 @@ impl Engine<'_> {
             number => format!("{what}: {}, and {} more", finished.findings[0], number - 1),
         });
         Ok(())
+    }
+
+    /// Adds the record of a run without faults.
+    fn add_control(&mut self, record: &Record) {
+        self.tally.results.controls += 1;
+        let before = self.tally.results.withdrawn.len();
+        if record.outcome == Outcome::Completed {
+            self.learn(record);
+        } else {
+            self.tally.withdraw(&self.baseline.findings(record), self.baseline.mask());
+        }
+        let withdrawn = &self.tally.results.withdrawn[before..];
+        self.report(match withdrawn {
+            [] => "a run without faults has no finding".to_owned(),
+            [first] => format!("a run without faults has the finding, too: {first}"),
+            [first, others @ ..] => {
+                format!("a run without faults has the finding, too: {first}, and {} more", others.len())
+            }
+        });
+    }
+
+    /// Learns from a completed run without faults, and withdraws the findings that it has.
+    fn learn(&mut self, record: &Record) {
+        let findings = self.baseline.findings(record);
+        self.baseline.learn(record);
+        self.tally.withdraw(&findings, self.baseline.mask());
     }
 
     fn report(&self, message: String) {

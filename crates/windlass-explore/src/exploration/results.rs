@@ -18,6 +18,10 @@ pub struct Results {
     pub clean_timeline: Vec<Entry>,
     /// The time without changes after which a run has settled, in seconds. It is learned from the runs without faults.
     pub quiet_seconds: f64,
+    /// The number of later runs without faults, which check findings: one for each replayed plan, at most ten.
+    pub controls: usize,
+    /// The findings that a run without faults had as well. They are no findings any more.
+    pub withdrawn: Vec<String>,
     /// The parts of the end state that differ between runs without faults. They are not compared.
     pub mask: Mask,
     /// The number of plans.

@@ -1,9 +1,12 @@
 //! The results so far.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use super::{FindingGroup, FindingRun, Replays, Results, state::Finished};
-use crate::plan::Plan;
+use crate::{findings::Finding, normal::Mask, plan::Plan};
 
 /// The number of plans of a finding that are replayed until one is confirmed.
 const REPLAYED: usize = 3;
@@ -59,7 +62,7 @@ impl Tally {
 
     fn add_replay(&mut self, finished: &Finished) {
         *self.replayed.entry(finished.plan.clone()).or_default() += 1;
-        let keys: Vec<_> = finished.findings.iter().map(crate::findings::Finding::key).collect();
+        let keys: Vec<_> = finished.findings.iter().map(Finding::key).collect();
         for group in &mut self.results.findings {
             let has_finding = keys.contains(&group.finding.key());
             let Some(at) = group.runs.iter().position(|run| run.plan == finished.plan) else { continue };
@@ -72,6 +75,35 @@ impl Tally {
                 group.timeline.clone_from(&finished.timeline);
             }
         }
+    }
+
+    /// Removes the findings that a run without faults has as well, and the fields that differ without faults.
+    pub(super) fn withdraw(&mut self, usual: &[Finding], mask: &Mask) {
+        let usual: BTreeSet<_> = usual.iter().map(Finding::key).collect();
+        let Results { findings, withdrawn, .. } = &mut self.results;
+        findings.retain_mut(|group| {
+            let remains = if let Finding::Different { object, fields } = &mut group.finding {
+                let before = fields.len();
+                fields.retain(|field| !mask.covers(object, &field.path));
+                let remains = !fields.is_empty();
+                if remains && fields.len() < before {
+                    group.text = group.finding.to_string();
+                }
+                remains
+            } else {
+                !usual.contains(&group.finding.key())
+            };
+            if !remains {
+                withdrawn.push(std::mem::take(&mut group.text));
+            }
+            remains
+        });
+        self.groups = findings.iter().enumerate().map(|(index, group)| (group.finding.key(), index)).collect();
+    }
+
+    /// Returns the number of plans that were replayed.
+    pub(super) fn replayed(&self) -> usize {
+        self.replayed.len()
     }
 
     /// Returns a plan that is to be replayed, and the number of replays: the first plan of each finding, and the next

@@ -5,11 +5,9 @@ use std::{
     ops::RangeInclusive,
 };
 
-use windlass_api::difference::differences;
-
 use super::{Finding, overwrites, programs};
 use crate::{
-    normal::{Mask, Names, Normal, Patterns, is_ignored, normal},
+    normal::{Mask, Names, Normal, Patterns, differences, is_ignored, normal},
     plan::{Effect, Plan},
     record::{Actor, ChangeVerb, ObjectName, Outcome, Record},
 };

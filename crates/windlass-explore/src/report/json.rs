@@ -10,6 +10,7 @@ use crate::exploration::Results;
 /// {
 ///   "program": ["bin/operator"],
 ///   "cleanRuns": [{"seconds": 9.1, "changes": 40, "changesByProgram": 12, "requests": 210}],
+///   "controls": 1, "withdrawn": ["configmaps/default/a ends differently: data/time is 2, expected 1"],
 ///   "quietSeconds": 1.5,
 ///   "mask": {"fields": {"secrets/default/db": ["data/password"]}, "objects": []},
 ///   "planned": 120, "finished": 118, "resumed": 0, "effects": {"crash": 40, "lag": 78},

@@ -124,7 +124,8 @@ async fn findings_are_grouped_and_replayed() {
     assert_eq!((results.clean_runs.len(), results.finished), (3, results.planned));
     assert!(results.left.is_empty() && results.not_reached.is_empty());
     let (short, long) = (Duration::from_millis(1500), Duration::from_secs(5));
-    assert_eq!(runner.quiet.lock()["none"], [long, short, short], "the first run learns the quiet time");
+    assert_eq!(runner.quiet.lock()["none"], [long, short, short, long], "the first run learns the quiet time");
+    assert_eq!((results.controls, results.withdrawn.len()), (1, 0), "one control for the replayed plan");
     assert_eq!(runner.quiet.lock()[CRASH], [short, long, long, long], "replays wait longer");
     assert!(*runner.step.lock() > Settings::default().step_limit, "so their steps have more time");
     let progress = sink.lock();
@@ -158,6 +159,42 @@ async fn a_finding_that_is_not_reproduced_is_replayed_with_its_next_plan() {
     let results = explored(&runner, &Settings::default()).await;
     assert_eq!(results.findings[0].replays(), Replays { reproduced: 0, of: 3 });
     assert!(results.is_clean(), "the only finding was never reproduced");
+}
+
+#[tokio::test(start_paused = true)]
+async fn findings_of_a_control_are_withdrawn() {
+    let runner = Simulated::new(|plan: &str, number, run: &mut Builder| {
+        if plan == CRASH || plan == "none" && number > 3 {
+            leak(run);
+        }
+        if plan == LAG {
+            run.program("create configmaps/default/lag", Some(json!({})));
+        }
+    });
+    let results = explored(&runner, &Settings::default()).await;
+    let texts: Vec<_> = results.findings.iter().map(|group| group.text.as_str()).collect();
+    assert_eq!(texts, ["configmaps/default/lag is left over at the end"]);
+    assert_eq!(results.findings[0].replays(), Replays { reproduced: 3, of: 3 });
+    assert_eq!(results.withdrawn, ["configmaps/default/leaked is left over at the end"]);
+    assert_eq!(results.controls, 2, "each finding is checked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn fields_that_differ_in_a_control_are_removed_from_findings() {
+    let runner = Simulated::new(|plan: &str, number, run: &mut Builder| {
+        let (order, size) = match plan {
+            CRASH => ("b,a", 2),
+            "none" if number > 3 => ("b,a", 1),
+            _ => ("a,b", 1),
+        };
+        run.program("create configmaps/default/a", Some(json!({"data": {"order": order, "size": size}})));
+    });
+    let results = explored(&runner, &Settings::default()).await;
+    let texts: Vec<_> = results.findings.iter().map(|group| group.text.as_str()).collect();
+    assert_eq!(texts, ["configmaps/default/a ends differently: data/size is 2, expected 1"]);
+    assert!(results.withdrawn.is_empty(), "{:?}", results.withdrawn);
+    let object = "configmaps/default/a".parse().unwrap();
+    assert_eq!(results.mask.fields.get(&object), Some(&["data/order".to_owned()].into()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -247,7 +284,7 @@ async fn an_interrupted_exploration_continues() {
     assert_eq!(results.findings[0].replays(), Replays { reproduced: 3, of: 3 });
     let runner = Simulated::new(behavior);
     let results = explore(&runner, &Settings::default(), state(), std::future::pending()).await.unwrap();
-    assert_eq!(runner.runs.lock().len(), 3, "only the runs without faults");
+    assert_eq!(runner.runs.lock().len(), 4, "only the runs without faults, one of them a control");
     assert_eq!((results.resumed, results.findings.len()), (results.planned, 1));
 }
 
