@@ -30,9 +30,9 @@ pub(crate) struct Options {
     /// The source of the operator, for the CRDs of directories without a Go module
     #[arg(long, value_name = "DIRECTORY")]
     source: Option<PathBuf>,
-    /// Only this plan; repeatable
-    #[arg(long = "plan", value_name = "PLAN")]
-    plans: Vec<String>,
+    /// Only this plan
+    #[arg(long)]
+    plan: Option<String>,
     /// Only this workload
     #[arg(long)]
     workload: Option<String>,
@@ -113,7 +113,7 @@ impl Options {
         command.arg("explore").args(["--time-limit", &self.time_limit, "--output", "json", "--report"]).arg(&directory);
         command.arg("--jobs").arg(self.jobs.unwrap_or(manifest.jobs).to_string());
         command.arg("--nodes").arg(manifest.nodes.to_string());
-        for plan in &self.plans {
+        if let Some(plan) = &self.plan {
             command.args(["--plan", plan]);
         }
         for crds in operator.crds(self.source.as_deref())? {
@@ -179,7 +179,7 @@ mod tests {
             only: only.to_owned(),
             program: program.map(PathBuf::from),
             source: None,
-            plans: Vec::new(),
+            plan: None,
             workload: None,
             time_limit: "1m".to_owned(),
             jobs: None,
