@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt};
 
 use serde::Deserialize;
 
-use super::manifest::{Bug, Operator, Verdict};
+use super::manifest::{self, Bug, Operator, Verdict};
 use crate::Result;
 
 /// The part of the report of `windlass explore` that matters here.
@@ -14,6 +14,9 @@ struct Report {
     planned: usize,
     finished: usize,
     findings: Vec<Finding>,
+    /// The plans whose fault struck without a finding.
+    #[serde(default)]
+    passed: Vec<String>,
     seconds: f64,
 }
 
@@ -50,6 +53,18 @@ pub(super) struct Outcome<'o> {
     explored: Vec<Explored>,
     /// The bugs of the explored workloads, with the first finding that matches.
     bugs: Vec<(&'o Bug, Option<Match>)>,
+    /// The bugs of other versions that this one must not have.
+    silent: Vec<Silence<'o>>,
+}
+
+/// A bug of another version, in this one.
+struct Silence<'o> {
+    /// The name with the directory of the other version.
+    name: &'o str,
+    bug: &'o Bug,
+    /// The number of plans that can reveal the bug, and whose fault struck.
+    plans: usize,
+    found: Option<Match>,
 }
 
 /// A finding that matches a bug.
@@ -99,19 +114,47 @@ impl Bug {
     }
 
     fn is_planned(&self, run: &Run) -> bool {
-        self.plan.iter().all(|part| run.plan.contains(part))
+        self.is_revealed_by(&run.plan)
+    }
+
+    fn is_revealed_by(&self, plan: &str) -> bool {
+        self.plan.iter().all(|part| plan.contains(part))
+    }
+}
+
+impl<'o> Silence<'o> {
+    /// Returns the silence of an explored workload about a bug.
+    fn new(name: &'o str, bug: &'o Bug, explored: &Explored) -> Self {
+        let report = &explored.report;
+        let runs = report.findings.iter().flat_map(|finding| &finding.runs);
+        let struck: BTreeSet<_> = runs.map(|run| &run.plan).chain(&report.passed).collect();
+        let plans = struck.into_iter().filter(|plan| bug.is_revealed_by(plan)).count();
+        Self { name, bug, plans, found: explored.find(bug).filter(|found| found.replays.0 > 0) }
+    }
+
+    /// Returns an error if the bug was found, or if no plan would have found it.
+    fn failure(&self) -> Option<String> {
+        match &self.found {
+            Some(found) => Some(format!("{} was found: {}", self.name, found.text)),
+            None if self.plans == 0 => Some(format!("no plan that reveals {} was run", self.name)),
+            None => None,
+        }
     }
 }
 
 impl<'o> Outcome<'o> {
-    pub(super) fn new(operator: &'o Operator, explored: Vec<Explored>) -> Self {
+    /// Compares the explored workloads with the bugs of the operator, and with those of `all` that it must not have.
+    pub(super) fn new(operator: &'o Operator, all: &'o [Operator], explored: Vec<Explored>) -> Self {
         let of_workload = |bug: &Bug| explored.iter().find(|explored| explored.workload == bug.workload);
         let bugs = operator.manifest.bugs.iter().filter_map(|bug| Some((bug, of_workload(bug)?.find(bug)))).collect();
-        Self { operator, explored, bugs }
+        let silent = operator.manifest.silent.iter().filter_map(|name| {
+            let bug = manifest::find(all, name)?;
+            Some(Silence::new(name, bug, of_workload(bug)?))
+        });
+        Self { operator, silent: silent.collect(), bugs, explored }
     }
 
-    /// Returns an error for each bug without a reproduced finding, and for each reproduced finding of a version that must be
-    /// silent.
+    /// Returns an error for each bug without a reproduced finding, and for each bug about which the version is not silent.
     pub(super) fn failures(&self) -> Vec<String> {
         let name = &self.operator.name;
         let missed = self.bugs.iter().filter_map(|(bug, found)| match found {
@@ -121,22 +164,8 @@ impl<'o> Outcome<'o> {
         });
         let mut failures: Vec<String> =
             missed.map(|(bug, verb)| format!("{name}: {} was not {verb} ({})", bug.name, bug.published)).collect();
-        for bug in self.silent() {
-            let explored = self.explored.iter().filter(|explored| explored.workload == bug.workload);
-            let found = explored.filter_map(|explored| explored.find(&bug)).find(|found| found.replays.0 > 0);
-            failures.extend(found.map(|found| format!("{name}: {} was found: {}", bug.name, found.text)));
-        }
+        failures.extend(self.silent.iter().filter_map(Silence::failure).map(|failure| format!("{name}: {failure}")));
         failures
-    }
-
-    /// Returns the bugs of other versions that this one must not have.
-    fn silent(&self) -> Vec<Bug> {
-        if self.operator.manifest.silent.is_empty() {
-            return Vec::new();
-        }
-        let operators = super::manifest::all().unwrap_or_default();
-        let bugs = operators.into_iter().flat_map(|operator| operator.manifest.bugs);
-        bugs.filter(|bug| self.operator.manifest.silent.contains(&bug.name)).collect()
     }
 }
 
@@ -154,6 +183,14 @@ impl fmt::Display for Outcome<'_> {
                 }
                 None => writeln!(f, "| {name} | {published} | not found | | |")?,
             }
+        }
+        if !self.silent.is_empty() {
+            writeln!(f, "| fixed bug | published as | plans that reveal it | |\n|---|---|---|---|")?;
+        }
+        for silence @ Silence { name, bug: Bug { published, .. }, plans, .. } in &self.silent {
+            let failure = silence.failure();
+            let outcome = failure.as_deref().unwrap_or("silent");
+            writeln!(f, "| {name} | {published} | {plans} | {outcome} |")?;
         }
         for Explored { workload, report } in &self.explored {
             let Report { planned, finished, seconds, .. } = report;
@@ -215,14 +252,15 @@ mod tests {
             finding("data-0 was deleted twice", "rewind@2", 2, 20.0),
             finding("services/a is left over", "lag@1", 3, 30.0),
         ];
-        let report = json!({"planned": 9, "finished": 8, "seconds": 60.0, "findings": findings});
+        let report = json!({"planned": 9, "finished": 8, "seconds": 60.0, "findings": findings,
+            "passed": ["rewind@9"]});
         Explored::read("w", report.to_string().as_bytes()).unwrap()
     }
 
     #[test]
     fn reproduced_findings_match_bugs_first() {
         let operator = operator(&[]);
-        let outcome = Outcome::new(&operator, vec![explored()]);
+        let outcome = Outcome::new(&operator, &[], vec![explored()]);
         let found = outcome.bugs[0].1.as_ref().unwrap();
         assert_eq!((found.plan.as_str(), found.replays, found.seconds), ("rewind@2", (2, 3), 20.0));
         assert_eq!(outcome.bugs.len(), 2, "the other workload was not explored");
@@ -236,14 +274,41 @@ mod tests {
         for finding in &mut explored.report.findings {
             finding.runs[0].replays.reproduced = 0;
         }
-        let failures = Outcome::new(&operator, vec![explored]).failures();
+        let failures = Outcome::new(&operator, &[], vec![explored]).failures();
         assert_eq!(failures, ["test: b1 was not reproduced (url1)", "test: b2 was not found (url2)"]);
+    }
+
+    #[test]
+    fn version_is_silent_if_plans_that_reveal_the_bug_find_nothing() {
+        let silence = |reproduced: usize, plan: &str, passed: &[&str]| {
+            let all = [operator(&[])];
+            let fixed = operator(&["test/b1", "test/b3"]);
+            let mut explored = explored();
+            explored.report.passed = passed.iter().map(|&plan| plan.to_owned()).collect();
+            explored.report.findings.retain(|finding| finding.text.contains("twice"));
+            explored.report.findings[0].runs[0].replays.reproduced = reproduced;
+            plan.clone_into(&mut explored.report.findings[0].runs[0].plan);
+            let outcome = Outcome { bugs: Vec::new(), ..Outcome::new(&fixed, &all, vec![explored]) };
+            assert_eq!(outcome.silent.len(), 1, "the workload of b3 was not explored");
+            (outcome.failures(), outcome.to_string())
+        };
+        let (failures, text) = silence(0, "rewind@2", &["rewind@9", "lag@1"]);
+        assert!(failures.is_empty(), "{failures:?}");
+        assert!(text.lines().any(|line| line == "| test/b1 | url1 | 2 | silent |"), "{text}");
+        let (failures, _) = silence(1, "rewind@2", &["rewind@9"]);
+        assert_eq!(failures, ["test: test/b1 was found: data-0 was deleted twice"]);
+        let (failures, text) = silence(1, "crash@2", &["lag@1"]);
+        assert_eq!(failures, ["test: no plan that reveals test/b1 was run"]);
+        assert!(
+            text.lines().any(|line| line == "| test/b1 | url1 | 0 | no plan that reveals test/b1 was run |"),
+            "{text}"
+        );
     }
 
     #[test]
     fn tables_list_bugs_and_other_findings() {
         let operator = operator(&[]);
-        let text = Outcome::new(&operator, vec![explored()]).to_string();
+        let text = Outcome::new(&operator, &[], vec![explored()]).to_string();
         for line in [
             "| b1 | url1 | `rewind@2` | 2 of 3 | 20 |",
             "| b2 | url2 | not found | | |",
