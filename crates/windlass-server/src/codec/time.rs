@@ -50,6 +50,24 @@ pub(super) fn to_unix(text: &str, precision: Precision) -> Option<(i64, u32)> {
     Some((seconds, u32::try_from(nanos).unwrap_or_default()))
 }
 
+/// Reads a time in the form that [`format`] writes with the precision of seconds. Returns `None` for any other text.
+fn canonical(text: &str) -> Option<DateTime> {
+    let text: &[u8; 20] = text.as_bytes().try_into().ok()?;
+    for (at, expected) in [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':'), (19, b'Z')] {
+        if text[at] != expected {
+            return None;
+        }
+    }
+    let digit = |at: usize| {
+        let digit = text[at].wrapping_sub(b'0');
+        (digit < 10).then_some(i16::from(digit))
+    };
+    let pair = |at: usize| Some(digit(at)? * 10 + digit(at + 1)?);
+    let small = |at: usize| i8::try_from(pair(at)?).ok();
+    let date = Date::new(pair(0)? * 100 + pair(2)?, small(5)?, small(8)?).ok()?;
+    Some(DateTime::from_parts(date, Time::new(small(11)?, small(14)?, small(17)?, 0).ok()?))
+}
+
 fn format(at: DateTime, precision: Precision) -> Option<String> {
     if (at.date(), at.time()) == (Date::constant(1, 1, 1), Time::midnight()) {
         return None;
@@ -86,6 +104,15 @@ enum Refused {
 }
 
 fn parse(text: &str, precision: Precision) -> Result<DateTime, String> {
+    if precision == Precision::Seconds
+        && let Some(at) = canonical(text)
+    {
+        return Ok(at);
+    }
+    parse_elements(text, precision)
+}
+
+fn parse_elements(text: &str, precision: Precision) -> Result<DateTime, String> {
     let mut parser = Parser { text, rest: text, precision, nanos: 0, offset: 0 };
     let mut numbers = [0i64; 6];
     let layout: &[Element] = if precision == Precision::Seconds { &SECONDS } else { &MICROS };
@@ -276,6 +303,30 @@ mod tests {
             normalize_time("2026-01-02T03:04:05.000001Z", Precision::Micros).unwrap().unwrap(),
             "2026-01-02T03:04:05.000001Z"
         );
+    }
+
+    #[test]
+    fn canonical_times_are_read_as_by_elements() {
+        let mut read = 0;
+        for text in [
+            "2026-01-02T03:04:05Z",
+            "0001-01-01T00:00:00Z",
+            "0000-12-31T23:59:59Z",
+            "9999-12-31T23:59:59Z",
+            "1969-12-31T23:59:59Z",
+            "2024-02-29T00:00:00Z",
+        ] {
+            for (at, other) in (0..text.len()).flat_map(|at| "019Z:-é".chars().map(move |other| (at, other))) {
+                let mut changed = text.to_owned();
+                changed.replace_range(at..=at, other.encode_utf8(&mut [0; 4]));
+                if let Some(at) = canonical(&changed) {
+                    assert_eq!(parse_elements(&changed, Precision::Seconds), Ok(at), "{changed}");
+                    read += 1;
+                }
+            }
+        }
+        assert!(read > 200, "{read} times");
+        assert_eq!(canonical("2026-01-02T03:04:05Zx"), None);
     }
 
     #[test]
