@@ -122,7 +122,8 @@ impl<'a> Parts<'a> {
     /// Parses a document of a struct. Returns its parts and its root.
     pub(super) fn parse(json: &'a [u8], shape: &'static Struct) -> Result<(Self, Part)> {
         let mut parser = Parser::new(json)?;
-        parser.parts.fields.reserve(json.len() / 8);
+        parser.parts.fields.reserve(json.len() / 4);
+        parser.parts.elements.reserve(json.len() / 64);
         let root = if parser.peek()? == b'{' { parser.fields(shape)? } else { parser.scalar()? };
         match parser.after_space() {
             Err(Malformed) if parser.at == json.len() => Ok((parser.parts, root)),
@@ -179,10 +180,9 @@ impl<'a> Parts<'a> {
         &self.text[span.start as usize..span.end as usize]
     }
 
-    fn convert(&mut self, text: String) -> Result<Part> {
-        let index = narrow(self.converted.len())?;
+    fn convert(&mut self, text: String) -> Part {
         self.converted.push(text);
-        Ok(Part::Converted(index))
+        Part::Converted(narrow(self.converted.len() - 1))
     }
 }
 
@@ -191,7 +191,9 @@ impl<'a> Parts<'a> {
 impl<'a> Parser<'a> {
     fn new(json: &'a [u8]) -> Result<Self> {
         let text = str::from_utf8(json).map_err(|_| Malformed)?;
-        narrow(json.len())?;
+        if json.len() > u32::MAX as usize {
+            return Err(Malformed);
+        }
         let parts = Parts { text, fields: Vec::new(), elements: Vec::new(), converted: Vec::new() };
         Ok(Self { parts, bytes: json, at: 0, depth: 0, differs: false })
     }
@@ -224,21 +226,24 @@ impl<'a> Parser<'a> {
     }
 
     fn fields(&mut self, shape: &'static Struct) -> Result<Part> {
-        let first = self.parts.fields.len();
-        self.parts.fields.resize(first + shape.fields.len(), Part::Absent);
+        let start = self.parts.fields.len();
+        // An empty struct has two bytes in the text, and any number of fields.
+        let first = u32::try_from(start).map_err(|_| Malformed)?;
+        self.parts.fields.resize(start + shape.fields.len(), Part::Absent);
         let mut next = 0;
         let mut more = self.begins(b'}')?;
         while more {
             let key = self.key()?;
             if let Some(index) = shape.position(self.parts.str(key), next) {
                 next = index + 1;
-                self.parts.fields[first + index] = self.value(&shape.fields[index].ty)?;
+                let value = self.value(&shape.fields[index].ty)?;
+                self.parts.fields[start + index] = value;
             } else {
                 self.untyped()?;
             }
             more = self.continues(b'}')?;
         }
-        Ok(Part::Struct(narrow(first)?))
+        Ok(Part::Struct(first))
     }
 
     fn elements(&mut self, mut element: impl FnMut(&mut Self) -> Result<Part>) -> Result<Part> {
@@ -246,7 +251,7 @@ impl<'a> Parser<'a> {
         let mut more = self.begins(b']')?;
         while more {
             let value = element(self)?;
-            last = self.add(Element { key: Part::Absent, value, previous: last })?;
+            last = self.add(Element { key: Part::Absent, value, previous: last });
             more = self.continues(b']')?;
         }
         Ok(Part::List(last))
@@ -260,15 +265,15 @@ impl<'a> Parser<'a> {
             sorted = sorted && before.is_none_or(|before| self.parts.str(before) < self.parts.str(key));
             before = Some(key);
             let value = self.value(ty)?;
-            last = self.add(Element { key, value, previous: last })?;
+            last = self.add(Element { key, value, previous: last });
             more = self.continues(b'}')?;
         }
         Ok(Part::Map { last, sorted })
     }
 
-    fn add(&mut self, element: Element) -> Result<Option<Last>> {
+    fn add(&mut self, element: Element) -> Option<Last> {
         self.parts.elements.push(element);
-        narrow(self.parts.elements.len()).map(Last::new)
+        Last::new(narrow(self.parts.elements.len()))
     }
 
     /// Parses a value that has no parts.
@@ -281,7 +286,7 @@ impl<'a> Parser<'a> {
             first => {
                 let start = self.at;
                 self.untyped()?;
-                if first == b'n' { Ok(Part::Absent) } else { Ok(Part::Other(self.since(start)?)) }
+                if first == b'n' { Ok(Part::Absent) } else { Ok(Part::Other(self.since(start))) }
             }
         }
     }
@@ -291,13 +296,13 @@ impl<'a> Parser<'a> {
         let start = self.at;
         self.differs = false;
         self.any()?;
-        let span = self.since(start)?;
+        let span = self.since(start);
         if !self.differs {
             return Ok(Part::Other(span));
         }
         let value: Value = serde_json::from_str(self.parts.slice(span)).map_err(|_| Malformed)?;
         let text = String::from_utf8(encode(&value)).map_err(|_| Malformed)?;
-        self.parts.convert(text)
+        Ok(self.parts.convert(text))
     }
 
     fn text(&mut self, string: Quoted) -> Result<Part> {
@@ -305,7 +310,7 @@ impl<'a> Parser<'a> {
             Quoted::Plain(span) => Ok(Part::Text(span)),
             Quoted::Escaped(span) => {
                 let text = serde_json::from_str(self.parts.slice(span)).map_err(|_| Malformed)?;
-                self.parts.convert(text)
+                Ok(self.parts.convert(text))
             }
         }
     }
@@ -409,9 +414,9 @@ impl<'a> Parser<'a> {
         }
         self.at = at + 1;
         if has_escapes {
-            Ok(Quoted::Escaped(self.since(start - 1)?))
+            Ok(Quoted::Escaped(self.since(start - 1)))
         } else {
-            Ok(Quoted::Plain(Span { start: narrow(start)?, end: narrow(at)? }))
+            Ok(Quoted::Plain(Span { start: narrow(start), end: narrow(at) }))
         }
     }
 
@@ -472,13 +477,14 @@ impl<'a> Parser<'a> {
         self.bytes.get(self.at).copied().ok_or(Malformed)
     }
 
-    fn since(&self, start: usize) -> Result<Span> {
-        Ok(Span { start: narrow(start)?, end: narrow(self.at)? })
+    fn since(&self, start: usize) -> Span {
+        Span { start: narrow(start), end: narrow(self.at) }
     }
 }
 
-fn narrow(index: usize) -> Result<u32> {
-    u32::try_from(index).map_err(|_| Malformed)
+/// Converts a position in the text, or a number of things in it. The length of the text is checked.
+fn narrow(position: usize) -> u32 {
+    u32::try_from(position).unwrap_or(u32::MAX)
 }
 
 /// Returns the number of bytes before the next quote, backslash or control character, or before the end.
