@@ -72,7 +72,8 @@ impl<'a> Envelope<'a> {
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    // Faster for valid text, which is almost all of it.
+    str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes).into_owned(), str::to_owned)
 }
 
 // === writing ===

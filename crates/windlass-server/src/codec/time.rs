@@ -76,15 +76,14 @@ fn format(at: DateTime, precision: Precision) -> Option<String> {
     if (at.date(), at.time()) == (Date::constant(1, 1, 1), Time::midnight()) {
         return None;
     }
-    let mut text = format!(
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
-        at.year(),
-        at.month(),
-        at.day(),
-        at.hour(),
-        at.minute(),
-        at.second()
-    );
+    let mut text = String::with_capacity("2006-01-02T15:04:05.000000Z".len());
+    let _ = write!(text, "{:04}", at.year());
+    let rest = [('-', at.month()), ('-', at.day()), ('T', at.hour()), (':', at.minute()), (':', at.second())];
+    for (separator, number) in rest {
+        // `write!` takes several times as long.
+        let number = number.unsigned_abs();
+        text.extend([separator, char::from(b'0' + number / 10), char::from(b'0' + number % 10)]);
+    }
     if precision == Precision::Micros {
         let _ = write!(text, ".{:06}", at.subsec_nanosecond() / 1000);
     }
