@@ -2,8 +2,9 @@
 //! table.
 //!
 //! The reader and the writer use the table's field numbers. The reader returns the same values as the JSON decoder, so
-//! that both use the same encoding rules. The writer produces the same bytes as Go for the same object: fields in the
-//! order of their numbers, and zero values unless the field is a pointer.
+//! that both use the same encoding rules. The writer reads JSON that this server has encoded, without building a tree
+//! (`parse`). It produces the same bytes as Go for the same object: fields in the order of their numbers, and zero values
+//! unless the field is a pointer.
 //!
 //! Unknown fields are skipped, as in any protobuf decoder. Malformed input is an error with the text of Go's generated
 //! code. Nesting and the number of elements are bounded. A repeated singular message replaces the first one, where Go
