@@ -260,7 +260,9 @@ fn replace_values(value: &mut Value, rarity: u64, values: &[Value], entropy: &En
 #[test]
 fn order_and_repetition_of_keys_do_not_matter() {
     let text = |metadata: &str| {
-        format!(r#"{{"data":{{"b":"1","a":"2","\u0061b":"3"}},"metadata":{metadata},"kind":"ConfigMap","unknown":{{"x":["\ud83d\ude00"]}},"apiVersion":"v1"}}"#)
+        format!(
+            r#"{{"data":{{"b":"1","a":"2","\u0061b":"3"}},"metadata":{metadata},"kind":"ConfigMap","unknown":{{"x":["\ud83d\ude00"]}},"apiVersion":"v1"}}"#
+        )
     };
     let plan = of(CONFIG_MAP);
     let ordered = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "c", "labels": {"x": "2"}},

@@ -107,7 +107,8 @@ async fn partial_metadata_is_sent_as_protobuf() {
     let mut object = config_map("a");
     object["metadata"]["annotations"] = json!({"a": "<\n\u{1F600}>"});
     let created = post(&service, CONFIG_MAPS, object).await.json();
-    let expected = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": created["metadata"]});
+    let expected =
+        json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": created["metadata"]});
     let accept = format!("{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
     let kind = ("meta.k8s.io", "v1", "PartialObjectMetadata");
 
