@@ -2,21 +2,24 @@
 //! table.
 //!
 //! The reader and the writer use the table's field numbers. The reader returns the same values as the JSON decoder, so
-//! that both use the same encoding rules. The writer produces the same bytes as Go for the same object: fields in the
-//! order of their numbers, and zero values unless the field is a pointer.
+//! that both use the same encoding rules. The writer reads JSON that this server has encoded, without building a tree
+//! (`parse`). It produces the same bytes as Go for the same object: fields in the order of their numbers, and zero values
+//! unless the field is a pointer.
 //!
 //! Unknown fields are skipped, as in any protobuf decoder. Malformed input is an error with the text of Go's generated
 //! code. Nesting and the number of elements are bounded. A repeated singular message replaces the first one, where Go
 //! would merge them; no encoder writes that.
 
+mod parse;
 mod read;
 mod wire;
 mod write;
 
-use serde_json::Value;
-
 pub(super) use self::read::decode;
-use self::wire::{Reader, Writer};
+use self::{
+    parse::{Malformed, Part, Parts, type_meta},
+    wire::{Reader, Writer},
+};
 use super::{
     Plan,
     types::{Field, Kind, MessageTarget, Struct, Type},
@@ -70,100 +73,133 @@ impl<'a> Envelope<'a> {
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    // Faster for valid text, which is almost all of it.
+    str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes).into_owned(), str::to_owned)
 }
 
 // === writing ===
 
-/// Encodes a document in protobuf; returns `None` if its kind has no message.
-pub(crate) fn to_protobuf(document: &Value) -> Option<Vec<u8>> {
-    let shape = plan_of(document)?.shape();
-    if shape.messages.is_empty() {
-        return None;
-    }
-    let mut writer = Writer::before(SUFFIX.len());
-    writer.document(shape, document, SUFFIX.len());
-    let mut bytes = writer.finish();
-    bytes.extend_from_slice(SUFFIX);
-    Some(bytes)
+/// The panic message for JSON that the server cannot have written.
+const WRITTEN_HERE: &str = "the server encoded this JSON";
+
+/// Encodes a document in JSON as protobuf; returns `None` if its kind has no message.
+pub(crate) fn to_protobuf(json: &[u8]) -> Option<Vec<u8>> {
+    try_to_protobuf(json).expect(WRITTEN_HERE)
+}
+
+pub(super) fn try_to_protobuf(json: &[u8]) -> Result<Option<Vec<u8>>, Malformed> {
+    let Some(document) = Document::of(json)? else { return Ok(None) };
+    let mut writer = Writer::with_capacity(json.len());
+    document.write(&mut writer);
+    Ok(Some(writer.written().to_vec()))
 }
 
 /// The number of bytes with the length of a [`protobuf_frame`].
 pub(crate) const FRAME_PREFIX: usize = 4;
 
-/// Encodes a watch event as a frame: the length in four bytes, then the message. `object` is an encoded document.
-pub(crate) fn protobuf_frame(kind: &str, object: &[u8]) -> Vec<u8> {
-    let mut writer = Writer::default();
-    writer.bytes(1, object);
+/// Encodes a watch event as a frame: the length in four bytes, then the message. `object` is a document in JSON. Returns
+/// `None` if its kind has no message.
+pub(crate) fn protobuf_frame(kind: &str, object: &[u8]) -> Option<Vec<u8>> {
+    let document = Document::of(object).expect(WRITTEN_HERE)?;
+    let mut writer = Writer::with_capacity(object.len());
+    document.write(&mut writer);
+    writer.close(1, 0);
     writer.close(2, 0);
     writer.bytes(1, kind.as_bytes());
     let length = u32::try_from(writer.end()).unwrap_or(u32::MAX);
     writer.raw(&length.to_be_bytes());
-    writer.finish()
+    Some(writer.written().to_vec())
 }
 
 /// An incremental encoder for a list. The length of the whole message comes first, so the items are encoded before the
 /// list's head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProtobufList {
-    list: &'static Struct,
     item: &'static Struct,
     /// The number of the field with the items, which is the last one.
     number: u32,
 }
 
 impl ProtobufList {
-    /// Returns the encoder for a list; `None` if it or its items have no message. `list` is the document without the
-    /// items.
-    pub(crate) fn of(list: &Value) -> Option<Self> {
-        let list = plan_of(list)?.shape();
+    /// Returns the encoder for a list; `None` if it or its items have no message. `list` is the document in JSON without
+    /// the items.
+    pub(crate) fn of(list: &[u8]) -> Option<Self> {
+        let list = Document::of(list).expect(WRITTEN_HERE)?.shape;
         let last = list.messages.last()?;
         let MessageTarget::Field(index) = last.target else { return None };
         match &list.fields[index] {
             Field { name: "items", ty: Type { kind: Kind::Slice(element), .. }, .. } => {
-                Some(Self { list, item: element.as_struct()?, number: last.number })
+                Some(Self { item: element.as_struct()?, number: last.number })
             }
             _ => None,
         }
     }
 
-    /// Appends an item.
-    pub(crate) fn push(&self, item: &Value, out: &mut Vec<u8>) {
-        let mut writer = Writer::default();
-        writer.message(self.item, item);
+    /// Appends an item in JSON.
+    pub(crate) fn push(&self, item: &[u8], out: &mut Vec<u8>) {
+        let (parts, root) = Parts::parse(item, self.item).expect(WRITTEN_HERE);
+        let mut writer = Writer::with_capacity(item.len());
+        writer.message(self.item, &parts, root);
         writer.close(self.number, 0);
-        out.append(&mut writer.finish());
+        out.extend_from_slice(writer.written());
     }
 
-    /// Returns the bytes before and after `length` bytes of items. `list` is the document without the items.
-    pub(crate) fn frame(&self, list: &Value, length: usize) -> (Vec<u8>, &'static [u8]) {
+    /// Returns the bytes before and after `length` bytes of items. `list` is the document in JSON without the items, as
+    /// in [`Self::of`].
+    pub(crate) fn frame(list: &[u8], length: usize) -> (Vec<u8>, &'static [u8]) {
         let mut writer = Writer::before(length + SUFFIX.len());
-        writer.document(self.list, list, SUFFIX.len());
-        (writer.finish(), SUFFIX)
+        if let Some(document) = Document::of(list).expect(WRITTEN_HERE) {
+            document.write_before(SUFFIX.len(), &mut writer);
+        }
+        (writer.written().to_vec(), SUFFIX)
+    }
+}
+
+/// A parsed document that has a message.
+struct Document<'a> {
+    kind: String,
+    api_version: String,
+    shape: &'static Struct,
+    parts: Parts<'a>,
+    root: Part,
+}
+
+impl<'a> Document<'a> {
+    /// Parses JSON. Returns `None` if the kind of the document has no message.
+    fn of(json: &'a [u8]) -> Result<Option<Self>, Malformed> {
+        let Some((kind, api_version)) = type_meta(json)? else { return Ok(None) };
+        match plan_of(&kind, &api_version).map(Plan::shape) {
+            Some(shape) if !shape.messages.is_empty() => {
+                let (parts, root) = Parts::parse(json, shape)?;
+                Ok(Some(Self { kind, api_version, shape, parts, root }))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        writer.raw(SUFFIX);
+        self.write_before(SUFFIX.len(), writer);
+    }
+
+    /// Writes the document in its envelope, before `end`.
+    fn write_before(&self, end: usize, writer: &mut Writer) {
+        writer.message(self.shape, &self.parts, self.root);
+        writer.close(2, end);
+        let end = writer.end();
+        writer.bytes(2, self.kind.as_bytes());
+        writer.bytes(1, self.api_version.as_bytes());
+        writer.close(1, end);
+        writer.raw(PREFIX);
     }
 }
 
 /// Returns the plan of a document's kind. The kinds of `meta/v1` have several names.
-fn plan_of(document: &Value) -> Option<&'static Plan> {
-    let kind = document["kind"].as_str()?;
-    match document["apiVersion"].as_str()?.rsplit_once('/') {
+fn plan_of(kind: &str, api_version: &str) -> Option<&'static Plan> {
+    match api_version.rsplit_once('/') {
         None if kind == "Status" => super::plan("meta.k8s.io", "v1", kind),
-        None => super::plan("", document["apiVersion"].as_str()?, kind),
+        None => super::plan("", api_version, kind),
         Some(("meta.k8s.io", _)) => super::plan("meta.k8s.io", "v1", kind),
         Some((group, version)) => super::plan(group, version, kind),
-    }
-}
-
-impl Writer {
-    /// Writes a document in its envelope, before `end`.
-    fn document(&mut self, shape: &'static Struct, document: &Value, end: usize) {
-        self.message(shape, document);
-        self.close(2, end);
-        let end = self.end();
-        for (number, name) in [(2, "kind"), (1, "apiVersion")] {
-            self.bytes(number, document[name].as_str().unwrap_or_default().as_bytes());
-        }
-        self.close(1, end);
-        self.raw(PREFIX);
     }
 }

@@ -12,7 +12,7 @@ use super::{
     body::{Body, BodyError},
     json::{self, Indenter},
     media::{Encoding, MetaVersion},
-    respond::{partial, respond},
+    respond::{push_partial, respond},
 };
 use crate::{
     codec::{ProtobufList, to_yaml, to_yaml_item},
@@ -243,7 +243,8 @@ impl<R: Fn(&Item, &mut Vec<u8>)> Iterator for Pieces<R> {
 /// A list in protobuf. The encoding starts with the length, so all of it is encoded before the first piece is sent. Only
 /// the first [`KEPT`] bytes are kept. The other items are encoded again while they are sent.
 pub(super) struct ProtobufPieces {
-    head: Value,
+    /// The list without its items, in JSON.
+    head: Vec<u8>,
     encoder: ProtobufItems,
     /// The items that are not encoded yet.
     items: std::vec::IntoIter<ListItem>,
@@ -279,11 +280,12 @@ struct ProtobufRest {
 impl ProtobufPieces {
     /// Begins a list with this head. Returns `None` if it has no protobuf message.
     pub(super) fn new(
-        head: Value,
+        head: &Value,
         version: Option<MetaVersion>,
         items: Vec<ListItem>,
         is_loaded: bool,
     ) -> Option<Self> {
+        let head = json::encode(head);
         let encoder = ProtobufItems { kind: ProtobufList::of(&head)?, version };
         let (pieces, last, again) = (Vec::new(), Vec::new(), Vec::new());
         Some(Self { head, encoder, items: items.into_iter(), is_loaded, kept: KEPT, pieces, last, length: 0, again })
@@ -318,7 +320,7 @@ impl ProtobufPieces {
     pub(super) fn finish(mut self) -> Result<Response<Body>, Status> {
         self.push(usize::MAX)?;
         let length = self.length + self.last.len();
-        let (first, end) = self.encoder.kind.frame(&self.head, length);
+        let (first, end) = ProtobufList::frame(&self.head, length);
         let kept: usize = self.pieces.iter().map(Bytes::len).sum();
         let mut pieces = self.pieces;
         pieces.insert(0, Bytes::from(first));
@@ -341,11 +343,13 @@ impl ProtobufPieces {
 impl ProtobufItems {
     /// Appends an item.
     fn push(self, item: &ListItem, out: &mut Vec<u8>) -> Result<(), Status> {
-        let mut value = item.get()?.value();
-        if let Some(version) = self.version {
-            value = partial(value, version);
+        let item = item.get()?;
+        let mut json = Vec::with_capacity(item.encoded.len_hint());
+        match self.version {
+            Some(version) => push_partial(&item, version, &mut json),
+            None => item.render_item(&mut json),
         }
-        self.kind.push(&value, out);
+        self.kind.push(&json, out);
         Ok(())
     }
 }
@@ -399,7 +403,7 @@ mod tests {
     fn protobuf(count: usize, kept: usize) -> Body {
         let head = json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}});
         let items = (0..count).map(config_map).collect();
-        let mut pieces = ProtobufPieces { kept, ..ProtobufPieces::new(head, None, items, false).unwrap() };
+        let mut pieces = ProtobufPieces { kept, ..ProtobufPieces::new(&head, None, items, false).unwrap() };
         pieces.push(10_000).unwrap();
         pieces.finish().unwrap().into_body()
     }
@@ -421,7 +425,7 @@ mod tests {
     #[tokio::test]
     async fn list_in_protobuf_fails_if_its_length_changes() {
         let head = json!({"kind": "ConfigMapList", "apiVersion": "v1"});
-        let encoder = ProtobufItems { kind: ProtobufList::of(&head).unwrap(), version: None };
+        let encoder = ProtobufItems { kind: ProtobufList::of(&json::encode(&head)).unwrap(), version: None };
         for left in [10, 10_000] {
             let rest = ProtobufRest { encoder, items: vec![config_map(1)].into_iter(), left, end: b"" };
             let error = rest.into_stream().boxed().next().await.unwrap().unwrap_err();

@@ -80,7 +80,12 @@ impl Renderer {
                     ResponseKind::Object,
                 ));
             }
-            View::Partial(_) | View::Table(_) => json::encode(&self.render(item.value(), self.header())),
+            View::Partial(version) => {
+                let mut out = Vec::with_capacity(item.encoded.len_hint());
+                push_partial(item, version, &mut out);
+                out
+            }
+            View::Table(_) => json::encode(&self.render(item.value(), self.header())),
         };
         Ok(self.document(code, compact))
     }
@@ -191,11 +196,7 @@ impl Renderer {
                     return Ok(self.document(StatusCode::OK, json::encode(&none)));
                 }
                 let frame = self.frame(kind, version.api_version(), &metadata, Style::BuiltIn, list.items.len())?;
-                self.concatenate(frame, list, move |item, out| {
-                    if !item.encoded.render_partial(version.api_version(), item.revision, out) {
-                        push_json(&partial(item.value(), version), out);
-                    }
-                })
+                self.concatenate(frame, list, move |item, out| push_partial(item, version, out))
             }
             View::Whole => {
                 if self.representation.encoding == Encoding::Protobuf {
@@ -297,7 +298,7 @@ impl Renderer {
         };
         let head = json!({"kind": kind, "apiVersion": api_version, "metadata": list_metadata(&list, style)});
         let is_loaded = list.is_loaded || self.resource.conversion.is_some();
-        let pieces = ProtobufPieces::new(head, version, list.items, is_loaded);
+        let pieces = ProtobufPieces::new(&head, version, list.items, is_loaded);
         pieces.ok_or_else(|| Status::internal("the list has no protobuf message"))
     }
 }
@@ -327,8 +328,15 @@ fn list_metadata(list: &ItemList<ListItem>, style: Style) -> Value {
     Value::Object(metadata)
 }
 
+/// Appends an object with only its metadata, in JSON.
+pub(super) fn push_partial(item: &Item, version: MetaVersion, out: &mut Vec<u8>) {
+    if !item.encoded.render_partial(version.api_version(), item.revision, out) {
+        push_json(&partial(item.value(), version), out);
+    }
+}
+
 /// Returns an object with only its metadata.
-pub(super) fn partial(object: Value, version: MetaVersion) -> Value {
+fn partial(object: Value, version: MetaVersion) -> Value {
     let mut partial = table::partial(object);
     partial["apiVersion"] = version.api_version().into();
     partial
@@ -356,7 +364,7 @@ pub(super) fn document(code: StatusCode, mut compact: Vec<u8>, encoding: Encodin
     let (body, encoding) = match encoding {
         Encoding::PrettyJson => (json::indent(&compact), encoding),
         Encoding::Yaml => (to_yaml(&tree()).into_bytes(), encoding),
-        Encoding::Protobuf if let Some(message) = to_protobuf(&tree()) => (message, encoding),
+        Encoding::Protobuf if let Some(message) = to_protobuf(&compact) => (message, encoding),
         Encoding::Cbor if let Ok(document) = windlass_cbor::from_json(&compact) => (document, encoding),
         Encoding::Json | Encoding::Protobuf | Encoding::Cbor => {
             compact.push(b'\n');

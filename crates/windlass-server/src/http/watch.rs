@@ -19,7 +19,7 @@ use super::{
 use crate::state::Stopping;
 use crate::{
     audit::AuditContext,
-    codec::{FRAME_PREFIX, cbor_frame, protobuf_frame, to_protobuf},
+    codec::{FRAME_PREFIX, cbor_frame, protobuf_frame},
     descriptions::Descriptions,
     encoded::{Style, push_json},
     flow_control::CountedWatch,
@@ -139,13 +139,17 @@ impl Watch {
         else {
             return None;
         };
-        if encoding == Encoding::Protobuf {
-            return None;
-        }
         let mut out = Vec::with_capacity(1024);
-        if encoding == Encoding::Cbor {
-            let is_rendered = event.item.encoded.render_partial(version.api_version(), event.item.revision, &mut out);
-            return is_rendered.then(|| cbor_frame(type_name(event.kind), &out).ok()).flatten().map(Bytes::from);
+        if let Encoding::Protobuf | Encoding::Cbor = encoding {
+            if !event.item.encoded.render_partial(version.api_version(), event.item.revision, &mut out) {
+                return None;
+            }
+            let kind = type_name(event.kind);
+            let frame = match encoding {
+                Encoding::Protobuf => protobuf_frame(kind, &out),
+                _ => cbor_frame(kind, &out).ok(),
+            };
+            return frame.map(Bytes::from);
         }
         begin_frame(event.kind, &mut out);
         if !event.item.encoded.render_partial(version.api_version(), event.item.revision, &mut out) {
@@ -158,7 +162,7 @@ impl Watch {
     /// Returns `None` if the object has no encoding of the watch. The watch then ends.
     fn frame(&self, kind: EventType, object: &Value) -> Option<Bytes> {
         match self.rendering.representation.encoding {
-            Encoding::Protobuf => return Some(protobuf_frame(type_name(kind), &to_protobuf(object)?).into()),
+            Encoding::Protobuf => return protobuf_frame(type_name(kind), &encode(object)).map(Bytes::from),
             Encoding::Cbor => return cbor_frame(type_name(kind), &encode(object)).ok().map(Bytes::from),
             Encoding::Json | Encoding::PrettyJson | Encoding::Yaml => {}
         }

@@ -26,7 +26,9 @@ pub(super) fn check_size(key: &str, expect: Expect, encoded: &Encoded) -> Result
     if json + MARGIN <= MAX_REQUEST {
         return Ok(());
     }
-    let length = to_protobuf(&encoded.value(Revision(0))).map_or(json, |bytes| bytes.len());
+    let mut object = Vec::with_capacity(json);
+    encoded.render(Revision(0), &mut object);
+    let length = to_protobuf(&object).map_or(json, |bytes| bytes.len());
     let message = transaction(key.len(), expect, length);
     if message > MAX_MESSAGE {
         let sizes = format!("({message} vs. {MAX_MESSAGE})");

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     budget::HeldBytes,
-    codec::{cbor_frame, protobuf_frame, to_protobuf},
+    codec::{cbor_frame, protobuf_frame},
     storage::{CompactValue, RangeQuery, Revision, StorageError, StoredValue},
     watch_cache::{SharedEvent, Subscription},
 };
@@ -336,8 +336,9 @@ impl WatchEvent {
     /// protobuf message.
     pub(crate) fn protobuf_frame(&self) -> Option<Bytes> {
         let encode = || {
-            let object = to_protobuf(&self.item.value())?;
-            Some(protobuf_frame(type_name(self.kind), &object).into())
+            let mut json = Vec::with_capacity(self.item.encoded.len_hint());
+            self.item.render(&mut json);
+            protobuf_frame(type_name(self.kind), &json).map(Bytes::from)
         };
         match &self.shared {
             Some(shared) => shared.derived.protobuf_frame.get_or_init(encode).clone(),

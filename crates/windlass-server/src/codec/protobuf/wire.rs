@@ -22,8 +22,9 @@ pub(super) struct Reader<'a> {
 /// written.
 #[derive(Default)]
 pub(super) struct Writer {
-    /// The written bytes in reverse order.
-    reversed: Vec<u8>,
+    /// The written bytes are those from `at`.
+    buffer: Vec<u8>,
+    at: usize,
     /// The number of bytes after those, which the caller writes.
     behind: usize,
 }
@@ -122,21 +123,25 @@ fn expect(wire: u8, expected: u8, name: &str) -> Result<(), String> {
 // === impl Writer ===
 
 impl Writer {
+    /// Creates a writer for about this many bytes.
+    pub(super) fn with_capacity(capacity: usize) -> Self {
+        Self { buffer: vec![0; capacity], at: capacity, behind: 0 }
+    }
+
     /// Creates a writer for the part of a message that comes before `behind` bytes.
     pub(super) fn before(behind: usize) -> Self {
         Self { behind, ..Self::default() }
     }
 
-    /// Returns the written bytes in forward order.
-    pub(super) fn finish(mut self) -> Vec<u8> {
-        self.reversed.reverse();
-        self.reversed
+    /// Returns the written bytes.
+    pub(super) fn written(&self) -> &[u8] {
+        &self.buffer[self.at..]
     }
 
     /// Returns the position where the next written message ends, counted from the end of the output; for
     /// [`Self::close`].
     pub(super) fn end(&self) -> usize {
-        self.behind + self.reversed.len()
+        self.behind + self.buffer.len() - self.at
     }
 
     /// Writes the length and the tag of a message that was written since `end`.
@@ -163,25 +168,46 @@ impl Writer {
 
     /// Writes bytes without a tag.
     pub(super) fn raw(&mut self, bytes: &[u8]) {
-        self.reversed.extend(bytes.iter().rev());
+        self.reserve(bytes.len()).copy_from_slice(bytes);
     }
 
     fn tag(&mut self, number: u32, wire: u8) {
         self.varint(u64::from(number) << 3 | u64::from(wire));
     }
 
+    #[inline]
     fn varint(&mut self, value: u64) {
-        let start = self.reversed.len();
-        let mut rest = value;
-        loop {
-            let low = (rest & 0x7F) as u8;
-            rest >>= 7;
-            self.reversed.push(if rest > 0 { low | 0x80 } else { low });
-            if rest == 0 {
-                break;
-            }
+        // Most varints have one byte.
+        if let Ok(byte @ ..0x80) = u8::try_from(value) {
+            self.reserve(1)[0] = byte;
+            return;
         }
-        self.reversed[start..].reverse();
+        let to = self.reserve((64 - value.leading_zeros() as usize).div_ceil(7));
+        let (mut rest, last) = (value, to.len() - 1);
+        for byte in &mut *to {
+            *byte = (rest & 0x7F) as u8 | 0x80;
+            rest >>= 7;
+        }
+        to[last] &= 0x7F;
+    }
+
+    /// Returns the space before the written bytes.
+    #[inline]
+    fn reserve(&mut self, length: usize) -> &mut [u8] {
+        if self.at < length {
+            self.grow(length);
+        }
+        self.at -= length;
+        &mut self.buffer[self.at..self.at + length]
+    }
+
+    #[cold]
+    fn grow(&mut self, length: usize) {
+        let old = self.buffer.len();
+        let more = old.max(length).max(64);
+        self.buffer.resize(old + more, 0);
+        self.buffer.copy_within(self.at..old, self.at + more);
+        self.at += more;
     }
 }
 
@@ -198,8 +224,7 @@ mod tests {
         writer.close(3, end);
         writer.bytes(2, b"abc");
         writer.number(1, u64::MAX);
-        let bytes = writer.finish();
-        let mut reader = Reader { data: &bytes, owner: "T" };
+        let mut reader = Reader { data: writer.written(), owner: "T" };
         assert_eq!(reader.tag().unwrap(), Some((1, VARINT)));
         assert_eq!(reader.varint().unwrap(), u64::MAX);
         assert_eq!(reader.tag().unwrap(), Some((2, BYTES)));
@@ -209,5 +234,16 @@ mod tests {
         assert_eq!(reader.tag().unwrap(), Some((4, FIXED64)));
         assert!((reader.float(FIXED64, "").unwrap() + 0.5).abs() < f64::EPSILON);
         assert_eq!(reader.tag().unwrap(), None);
+    }
+
+    #[test]
+    fn numbers_of_every_length_are_written_and_read() {
+        for value in (0..64).flat_map(|bits| [1u64 << bits, (1u64 << bits) - 1]) {
+            let mut writer = Writer::default();
+            writer.varint(value);
+            let mut reader = Reader { data: writer.written(), owner: "T" };
+            assert_eq!(reader.varint().unwrap(), value);
+            assert!(reader.data.is_empty());
+        }
     }
 }

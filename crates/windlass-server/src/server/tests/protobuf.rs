@@ -100,3 +100,25 @@ async fn protobuf_watchers_share_protobuf_frames() {
     let text = next(&mut bodies[2]).await;
     assert_eq!(serde_json::from_slice::<Value>(&text).unwrap(), json!({"type": "ADDED", "object": created}));
 }
+
+#[tokio::test(start_paused = true)]
+async fn partial_metadata_is_sent_as_protobuf() {
+    let service = server().service();
+    let mut object = config_map("a");
+    object["metadata"]["annotations"] = json!({"a": "<\n\u{1F600}>"});
+    let created = post(&service, CONFIG_MAPS, object).await.json();
+    let expected =
+        json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": created["metadata"]});
+    let accept = format!("{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
+    let kind = ("meta.k8s.io", "v1", "PartialObjectMetadata");
+
+    let (code, content_type, body) = ask(&service, "GET", &format!("{CONFIG_MAPS}/a"), &accept).await;
+    assert_eq!((code, &*content_type), (200, PROTOBUF));
+    assert_eq!(read(kind, &body.concat()), expected);
+
+    let watch = format!("{CONFIG_MAPS}?watch=true&timeoutSeconds=1&resourceVersion=0&fieldSelector=metadata.name%3Da");
+    let (code, _, frames) = ask(&service, "GET", &watch, &accept).await;
+    assert_eq!((code, frames.len()), (200, 1));
+    let (event, object) = event(&frames[0]);
+    assert_eq!((event, read(kind, object)), ("ADDED", expected));
+}
