@@ -57,12 +57,18 @@ pub(crate) struct Options {
     /// A process that is measured but not part of the control plane
     #[arg(long = "beside", value_name = "NAME=PID", value_parser = crate::server::process)]
     beside: Vec<(String, u32)>,
-    /// Measure the latencies of reads, writes, lists and a watch during the creation and the churn
+    /// Measure the latencies of reads, writes, lists and a watch during the creation, the loaded time and the churn
     #[arg(long)]
     latencies: bool,
-    /// The time for which the CPU time is measured without load after the creation, in seconds
+    /// The time after the creation in which its history expires, in seconds; the idle time follows
+    #[arg(long, default_value_t = 0, value_name = "SECONDS")]
+    rest: u64,
+    /// The time for which the CPU time is measured without requests, in seconds
     #[arg(long, default_value_t = 0, value_name = "SECONDS")]
     idle: u64,
+    /// The time for which the CPU time is measured with the requests of --latencies only, in seconds
+    #[arg(long, default_value_t = 0, value_name = "SECONDS", requires = "latencies")]
+    loaded: u64,
     /// The time for which pods are deleted after the creation, in seconds
     #[arg(long, default_value_t = 0, value_name = "SECONDS")]
     churn: u64,
@@ -161,7 +167,11 @@ impl Bench {
         print("cpu_until_ready", &spent(at_ready));
         print("cpu_seconds", &spent(self.cpu()?));
         print("peak_rss_bytes", &self.of_each(peak)?);
-        self.idle().await?;
+        self.without_requests("rest", self.options.rest).await?;
+        self.without_requests("idle", self.options.idle).await?;
+        if self.options.loaded > 0 {
+            self.loaded(&mut tables).await?;
+        }
         if self.options.churn > 0 {
             self.churn(&mut tables).await?;
         }
@@ -225,14 +235,22 @@ impl Bench {
         Probes::start(|| json_client(&self.options.kubeconfig), &self.namespace).await.map(Some)
     }
 
-    /// Measures the CPU time of the control plane without load.
-    async fn idle(&self) -> Result<(), BoxError> {
-        if self.options.idle > 0 {
+    /// Measures the CPU time of the control plane without requests of this program.
+    async fn without_requests(&self, phase: &str, seconds: u64) -> Result<(), BoxError> {
+        if seconds > 0 {
             let (cpu, started) = (self.cpu()?, Instant::now());
-            sleep(Duration::from_secs(self.options.idle)).await;
-            print("idle_cores", &self.cores(&cpu, started)?);
+            sleep(Duration::from_secs(seconds)).await;
+            print(&format!("{phase}_cores"), &self.cores(&cpu, started)?);
         }
         Ok(())
+    }
+
+    /// Measures the CPU time of the control plane while the probes are its only load.
+    async fn loaded(&self, tables: &mut String) -> Result<(), BoxError> {
+        let (probes, cpu, started) = (self.probes().await?, self.cpu()?, Instant::now());
+        sleep(Duration::from_secs(self.options.loaded)).await;
+        print("loaded_cores", &self.cores(&cpu, started)?);
+        self.end_probes(probes, "loaded", tables)
     }
 
     /// Deletes pods at a constant rate; the control plane replaces them. Prints the number of pods that run in the end,

@@ -1,8 +1,9 @@
 //! A benchmark at scale: `cargo xtask long bench-scale`.
 //!
 //! `windlass up` with simulated nodes, and etcd with kube-apiserver, kube-controller-manager, kube-scheduler and kwok, run
-//! one after the other. Each gets the same Deployments, an idle time and churn. A control plane that does not complete
-//! the creation in time continues with the pods that run then, and one that fails keeps the figures until then.
+//! one after the other. Each gets the same Deployments, an idle time, a light load and churn. A control plane that does
+//! not complete the creation in time continues with the pods that run then, and one that fails keeps the figures until
+//! then.
 
 use std::{
     fmt,
@@ -34,9 +35,15 @@ pub(crate) struct Options {
     /// The number of replicas of each Deployment
     #[arg(long, default_value_t = 100)]
     replicas: u32,
-    /// The time for which the CPU time is measured without load after the creation, in seconds
+    /// The time after the creation in which its history expires, in seconds
+    #[arg(long, default_value_t = 360, value_name = "SECONDS")]
+    rest: u64,
+    /// The time for which the CPU time is measured without requests after that, in seconds
     #[arg(long, default_value_t = 120, value_name = "SECONDS")]
     idle: u64,
+    /// The time for which the CPU time is measured with reads, writes, lists and a watch after that, in seconds
+    #[arg(long, default_value_t = 120, value_name = "SECONDS")]
+    loaded: u64,
     /// The time for which pods are deleted after that, in seconds
     #[arg(long, default_value_t = 600, value_name = "SECONDS")]
     churn: u64,
@@ -89,6 +96,8 @@ struct Measured {
 struct Row {
     heading: String,
     figure: String,
+    /// The limit at the default size; empty if there is none.
+    limit: &'static str,
     /// The divisor of a ratio.
     over: Option<&'static str>,
     factor: f64,
@@ -115,12 +124,14 @@ pub(crate) fn run(windlass: &Path, bench: &Path, options: &Options) -> Result {
 fn measure(contender: Contender, windlass: &Path, bench: &Path, options: &Options, figures: &mut Figures) -> Result {
     let nodes = options.nodes.to_string();
     let plane = contender.start(windlass, bench, &nodes)?;
-    let within = 2 * options.limit + options.idle + options.churn + EXTRA;
+    let Options { rest, idle, loaded, churn, .. } = options;
+    let within = 2 * options.limit + rest + idle + loaded + churn + EXTRA;
     let mut load = Command::new(bench);
     load.args(["deployments", "--latencies", "--nodes", &nodes]).arg("--kubeconfig").arg(plane.kubeconfig());
     load.args(["--deployments", &options.deployments.to_string(), "--replicas", &options.replicas.to_string()]);
-    load.args(["--idle", &options.idle.to_string(), "--limit", &options.limit.to_string()]);
-    load.args(["--churn", &options.churn.to_string(), "--churn-rate", &options.churn_rate.to_string()]);
+    load.args(["--rest", &rest.to_string(), "--idle", &idle.to_string(), "--loaded", &loaded.to_string()]);
+    load.args(["--limit", &options.limit.to_string(), "--churn", &churn.to_string()]);
+    load.args(["--churn-rate", &options.churn_rate.to_string()]);
     load.args(["--within", &within.to_string()]);
     load.args(plane.processes().into_iter().map(|(name, process)| format!("--process={name}={process}")));
     let started = load.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
@@ -143,10 +154,10 @@ fn read(output: impl BufRead, figures: &mut Figures) -> Result {
     Ok(())
 }
 
-/// Returns the table, with a column for each control plane. Rows without figures are omitted.
+/// Returns the table, with the limits and a column for each control plane. Rows without figures are omitted.
 fn table(measured: &[Measured]) -> String {
     let names: Vec<_> = measured.iter().map(|one| one.contender.to_string()).collect();
-    let mut table = format!("| | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len()));
+    let mut table = format!("| | limit | {} |\n|---|---|{}\n", names.join(" | "), "---|".repeat(names.len()));
     for row in rows() {
         let cells: Vec<_> = measured.iter().map(|one| row.of(&one.figures)).collect();
         if cells.iter().any(Option::is_some) {
@@ -154,7 +165,8 @@ fn table(measured: &[Measured]) -> String {
                 .into_iter()
                 .map(|cell| cell.map_or("–".to_owned(), |cell| format!("{cell:.*}", row.digits)))
                 .collect();
-            table += &format!("| {} | {} |\n", row.heading, cells.join(" | "));
+            let limit = if row.limit.is_empty() { String::new() } else { format!("{} ", row.limit) };
+            table += &format!("| {} | {limit}| {} |\n", row.heading, cells.join(" | "));
         }
     }
     table
@@ -163,34 +175,37 @@ fn table(measured: &[Measured]) -> String {
 fn rows() -> Vec<Row> {
     let mut rows = vec![
         row("creation: running pods", "deployments.pods", 1.0, 0),
-        row("after seconds", "deployments.pods_seconds", 1.0, 1),
+        row("after seconds", "deployments.pods_seconds", 1.0, 1).within("300"),
         Row { over: Some("deployments.pods_seconds"), ..row("pods per second", "deployments.pods", 1.0, 0) },
         Row { over: Some("deployments.pods"), ..row("CPU time per pod, ms", "cpu_until_ready.sum", 1e3, 2) },
     ];
-    rows.extend(by_process("CPU seconds until then", "cpu_until_ready", 1.0, 0));
-    rows.extend(by_process("peak MB", "peak_rss_bytes", 1e-6, 0));
+    rows.extend(by_process("CPU seconds until then", "cpu_until_ready", 1.0, 0, ""));
+    rows.extend(by_process("peak MB", "peak_rss_bytes", 1e-6, 0, "3,000"));
     rows.extend(latencies("creation"));
     rows.push(row("requests until the end of writes", "requests.all", 1.0, 0));
     rows.push(row("conflicts among them", "requests.conflicts", 1.0, 0));
-    rows.extend(by_process("idle: cores", "idle_cores", 1.0, 3));
+    rows.extend(by_process("after the creation: cores", "rest_cores", 1.0, 3, ""));
+    rows.extend(by_process("idle with heartbeats: cores", "idle_cores", 1.0, 3, "0.5"));
+    rows.extend(by_process("with the load of `--latencies`: cores", "loaded_cores", 1.0, 3, ""));
+    rows.extend(latencies("loaded"));
     rows.extend([
         row("churn: deleted pods", "churn.deleted", 1.0, 0),
         row("in seconds", "churn.seconds", 1.0, 1),
         row("running pods at the end", "churn.running", 1.0, 0),
     ]);
-    rows.extend(by_process("cores", "churn_cores", 1.0, 2));
+    rows.extend(by_process("cores", "churn_cores", 1.0, 2, ""));
     rows.extend(latencies("churn"));
-    rows.extend(by_process("peak MB at the end", "churn_peak_rss_bytes", 1e-6, 0));
+    rows.extend(by_process("peak MB at the end", "churn_peak_rss_bytes", 1e-6, 0, "3,000"));
     rows
 }
 
 fn row(heading: &str, figure: &str, factor: f64, digits: usize) -> Row {
-    Row { heading: heading.to_owned(), figure: figure.to_owned(), over: None, factor, digits }
+    Row { heading: heading.to_owned(), figure: figure.to_owned(), limit: "", over: None, factor, digits }
 }
 
-/// Returns the row of the sum, and that of each process of Kubernetes.
-fn by_process(heading: &str, figure: &str, factor: f64, digits: usize) -> Vec<Row> {
-    let mut rows = vec![row(heading, &format!("{figure}.sum"), factor, digits)];
+/// Returns the row of the sum, with its limit, and that of each process of Kubernetes.
+fn by_process(heading: &str, figure: &str, factor: f64, digits: usize, limit: &'static str) -> Vec<Row> {
+    let mut rows = vec![row(heading, &format!("{figure}.sum"), factor, digits).within(limit)];
     // The sum of windlass is that of its only process.
     rows.extend(
         PROCESSES[1..].iter().map(|name| row(&format!("– {name}"), &format!("{figure}.{name}"), factor, digits)),
@@ -198,19 +213,19 @@ fn by_process(heading: &str, figure: &str, factor: f64, digits: usize) -> Vec<Ro
     rows
 }
 
-/// Returns the rows of the latencies during a phase.
+/// Returns the rows of the latencies during a phase, with the limits of SIG Scalability.
 fn latencies(phase: &str) -> Vec<Row> {
     let of = |heading: &str, figure: &str, factor: f64, digits: usize| {
         row(heading, &format!("{phase}_latencies.{figure}"), factor, digits)
     };
     let mut rows = vec![
         of("read p50, ms", "read_p50_ms", 1.0, 0),
-        of("read p99, ms", "read_p99_ms", 1.0, 0),
+        of("read p99, ms", "read_p99_ms", 1.0, 0).within("1,000"),
         of("write p50, ms", "write_p50_ms", 1.0, 0),
-        of("write p99, ms", "write_p99_ms", 1.0, 0),
+        of("write p99, ms", "write_p99_ms", 1.0, 0).within("1,000"),
         of("list of all pods, p50, s", "list_p50_ms", 1e-3, 1),
-        of("list of all pods, longest, s", "list_max_ms", 1e-3, 1),
-        of("watch delay p99, ms", "watch_p99_ms", 1.0, 0),
+        of("list of all pods, longest, s", "list_max_ms", 1e-3, 1).within("30"),
+        of("watch delay p99, ms", "watch_p99_ms", 1.0, 0).within("1,000"),
         of("watch delay, longest, ms", "watch_max_ms", 1.0, 0),
     ];
     for name in ["read", "write", "list", "watch"] {
@@ -222,6 +237,10 @@ fn latencies(phase: &str) -> Vec<Row> {
 // === impl Row ===
 
 impl Row {
+    fn within(self, limit: &'static str) -> Self {
+        Self { limit, ..self }
+    }
+
     fn of(&self, figures: &Figures) -> Option<f64> {
         let over = self.over.map_or(Some(1.0), |over| figures.get(over).copied())?;
         Some(figures.get(&self.figure)? * self.factor / over)
@@ -266,21 +285,24 @@ mod tests {
         };
         let windlass = "{\"bench\":\"deployments\",\"pods\":200,\"pods_seconds\":4.0,\"ready_seconds\":4.0}\n\
             {\"bench\":\"cpu_until_ready\",\"sum\":1.0,\"windlass\":1.0}\n\
-            {\"bench\":\"creation_latencies\",\"list_max_ms\":1500.0}\n\n| creation | number |\n|---|---|\n";
+            {\"bench\":\"creation_latencies\",\"list_max_ms\":1500.0}\n\
+            {\"bench\":\"idle_cores\",\"sum\":0.2,\"windlass\":0.2}\n\n| creation | number |\n|---|---|\n";
         let kubernetes = "{\"bench\":\"deployments\",\"pods\":100,\"pods_seconds\":50.0,\"ready_seconds\":null}\n\
-            {\"bench\":\"cpu_until_ready\",\"sum\":6.0,\"etcd\":2.0,\"kwok\":4.0}\n";
+            {\"bench\":\"cpu_until_ready\",\"sum\":6.0,\"etcd\":2.0,\"kwok\":4.0}\n\
+            {\"bench\":\"idle_cores\",\"sum\":0.9}\n";
         let table = table(&[of(Contender::Windlass, windlass), of(Contender::Kubernetes, kubernetes)]);
         let expected = "\
-            | | windlass | Kubernetes with kwok |\n\
-            |---|---|---|\n\
-            | creation: running pods | 200 | 100 |\n\
-            | after seconds | 4.0 | 50.0 |\n\
-            | pods per second | 50 | 2 |\n\
-            | CPU time per pod, ms | 5.00 | 60.00 |\n\
-            | CPU seconds until then | 1 | 6 |\n\
-            | – etcd | – | 2 |\n\
-            | – kwok | – | 4 |\n\
-            | list of all pods, longest, s | 1.5 | – |\n";
+            | | limit | windlass | Kubernetes with kwok |\n\
+            |---|---|---|---|\n\
+            | creation: running pods | | 200 | 100 |\n\
+            | after seconds | 300 | 4.0 | 50.0 |\n\
+            | pods per second | | 50 | 2 |\n\
+            | CPU time per pod, ms | | 5.00 | 60.00 |\n\
+            | CPU seconds until then | | 1 | 6 |\n\
+            | – etcd | | – | 2 |\n\
+            | – kwok | | – | 4 |\n\
+            | list of all pods, longest, s | 30 | 1.5 | – |\n\
+            | idle with heartbeats: cores | 0.5 | 0.200 | 0.900 |\n";
         assert_eq!(table, expected);
     }
 }
