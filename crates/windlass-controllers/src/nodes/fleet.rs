@@ -252,7 +252,7 @@ async fn report(client: &Client, nodes: &Lister<Node>, host: Host, now: Timestam
     }
     let conditions = CONDITIONS.map(|(type_, ..)| json!({"type": type_, "lastHeartbeatTime": Time(now)}));
     let patch = Patch::Strategic(json!({"status": {"conditions": conditions}}));
-    client.patch(key, patch).subresource("status").await.map(drop)
+    client.patch(key, patch).subresource("status").discard_response().await
 }
 
 async fn renew(client: &Client, nodes: &Lister<Node>, host: Host, now: Timestamp) -> Result<(), Error> {
@@ -264,9 +264,9 @@ async fn renew(client: &Client, nodes: &Lister<Node>, host: Host, now: Timestamp
     };
     let Some(uid) = uid else { return Ok(()) };
     let patch = Patch::Merge(json!({"spec": {"renewTime": format_micro_time(now)}}));
-    match client.patch::<Lease>(ObjectRef::new(name.as_str()).within(LEASES), patch).await {
-        Err(error) if error.is_not_found() => client.create(&lease(&name, uid, now)).await.map(drop),
-        other => other.map(drop),
+    match client.patch::<Lease>(ObjectRef::new(name.as_str()).within(LEASES), patch).discard_response().await {
+        Err(error) if error.is_not_found() => client.create(&lease(&name, uid, now)).discard_response().await,
+        other => other,
     }
 }
 
