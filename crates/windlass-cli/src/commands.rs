@@ -23,6 +23,13 @@ pub(crate) mod up;
 
 use std::io::{self, Write as _};
 
+use windlass_controllers::BuiltIn;
+
+/// Returns the names of the built-in controllers, for help texts.
+fn controller_names() -> String {
+    BuiltIn::ALL.iter().map(|controller| controller.name()).collect::<Vec<_>>().join(", ")
+}
+
 /// Prints and flushes a readiness message, so that a reader receives it immediately, even through a pipe. Ignores a
 /// closed pipe.
 pub(crate) fn announce(text: &str) {

@@ -89,6 +89,8 @@ pub struct Controllers {
     chosen: BTreeSet<BuiltIn>,
     nodes: usize,
     zones: u16,
+    /// Another program binds claims.
+    binder_elsewhere: bool,
     pace: Pace,
     stages: Stages,
     node_grace: Duration,
@@ -241,6 +243,7 @@ impl Controllers {
             chosen: chosen.into_iter().collect(),
             nodes: NODES,
             zones: 0,
+            binder_elsewhere: false,
             pace: Pace::default(),
             stages: Stages::default(),
             node_grace: NODE_GRACE,
@@ -263,6 +266,13 @@ impl Controllers {
     /// `region-0`. By default, nodes have no zones.
     pub fn zones(mut self, zones: u16) -> Self {
         self.zones = zones;
+        self
+    }
+
+    /// Lets the simulated nodes provision volumes, and their pods wait for their claims, although another program runs
+    /// [`BuiltIn::PersistentVolume`]. Without either, pods do not wait for their claims.
+    pub fn binder_elsewhere(mut self) -> Self {
+        self.binder_elsewhere = true;
         self
     }
 
@@ -343,7 +353,8 @@ impl Controllers {
 
     /// Returns the storage mode of the nodes. If no controller binds claims, pods do not wait for their claims.
     fn storage(&self) -> nodes::Storage {
-        if self.contains(BuiltIn::PersistentVolume) { nodes::Storage::Simulated } else { nodes::Storage::None }
+        let has_binder = self.contains(BuiltIn::PersistentVolume) || self.binder_elsewhere;
+        if has_binder { nodes::Storage::Simulated } else { nodes::Storage::None }
     }
 
     /// Adds the selected controllers to a manager.
@@ -468,6 +479,14 @@ fn names() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nodes_provision_volumes_if_claims_are_bound() {
+        let only = Controllers::of([BuiltIn::Nodes]);
+        assert_eq!(only.storage(), nodes::Storage::None);
+        assert_eq!(only.binder_elsewhere().storage(), nodes::Storage::Simulated);
+        assert_eq!(Controllers::all().storage(), nodes::Storage::Simulated);
+    }
 
     #[test]
     fn controllers_are_chosen_by_name() {

@@ -16,6 +16,7 @@ use tokio::{
 };
 use windlass_api::k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use windlass_client::{Client, Kubeconfig, kubeconfig, wait};
+use windlass_controllers::{BuiltIn, Controllers};
 use windlass_serve::{HttpServer, Protocols};
 use windlass_server::{RuntimeConfig, TlsIdentity};
 
@@ -41,15 +42,17 @@ pub(crate) use crate::injection::Command;
 /// The time limit for the controllers to create their first objects.
 const START: Duration = Duration::from_secs(30);
 
-/// The namespaces of a new cluster. The controllers create a ServiceAccount and a ConfigMap in each.
+/// The namespaces of a new cluster. The controller of ServiceAccounts creates a ServiceAccount and a ConfigMap in each.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// The time without changes after which the controllers have created their first objects.
 const START_QUIET: Duration = Duration::from_millis(300);
 
 /// The options of a cluster.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct ClusterOptions {
+    /// The built-in controllers of the cluster.
+    pub(crate) controllers: Controllers,
     /// The number of simulated nodes.
     pub(crate) nodes: usize,
     /// CustomResourceDefinitions to install before the program starts.
@@ -58,6 +61,13 @@ pub(crate) struct ClusterOptions {
     pub(crate) runtime: RuntimeConfig,
     /// The pod that represents the program.
     pub(crate) pod: Option<PodName>,
+}
+
+impl Default for ClusterOptions {
+    fn default() -> Self {
+        let (crds, runtime) = (Vec::new(), RuntimeConfig::default());
+        Self { controllers: Controllers::all(), nodes: 0, crds, runtime, pod: None }
+    }
 }
 
 /// The access of a process of the program.
@@ -147,7 +157,7 @@ impl Cluster {
         let gateway = Arc::new(gateway);
         let client = control_plane.client.clone();
         let observer = Observer::start(&client, server.service(), Arc::clone(&history), Arc::clone(&gateway)).await?;
-        control_plane.start_controllers(options.nodes, tls.ca_pem());
+        control_plane.start_controllers(&options.controllers, options.nodes, tls.ca_pem());
         let entrance = Entrance(Arc::clone(&gateway));
         let http = HttpServer::new().protocols(Protocols::Http1).tls(tls.config()).grace_period(Duration::ZERO);
         let serving = tokio::spawn(http.clone().serve(listener, entrance, std::future::pending()));
@@ -159,13 +169,16 @@ impl Cluster {
         if let Some(pod) = &options.pod {
             pod::create(&cluster.client, pod).await?;
         }
-        cluster.started_up().await?;
+        if options.controllers.contains(BuiltIn::ServiceAccount) {
+            cluster.has_accounts().await?;
+        }
+        cluster.started_up().await;
         cluster.history.begin(cluster.gateway.revision().await);
         Ok((cluster, received))
     }
 
-    /// Waits until the controllers have created their first objects.
-    async fn started_up(&self) -> Result<()> {
+    /// Waits until each namespace has the objects of the controller of ServiceAccounts.
+    async fn has_accounts(&self) -> Result<()> {
         let failed = |error: &dyn fmt::Display| Error::Cluster(format!("starting the controllers: {error}"));
         for namespace in NAMESPACES {
             let account = self.client.wait_for::<ServiceAccount>("default").within(namespace).timeout(START);
@@ -173,11 +186,15 @@ impl Cluster {
             let authorities = self.client.wait_for::<ConfigMap>("kube-root-ca.crt").within(namespace).timeout(START);
             authorities.until(wait::exists()).await.map_err(|error| failed(&error))?;
         }
+        Ok(())
+    }
+
+    /// Waits until the controllers have created their first objects.
+    async fn started_up(&self) {
         let begun = Instant::now();
         while self.history.last_change().elapsed() < START_QUIET && begun.elapsed() < START {
             time::sleep_until(self.history.last_change() + START_QUIET).await;
         }
-        Ok(())
     }
 
     /// Returns the administrator's client. It does not use the gateway.
@@ -285,3 +302,6 @@ impl fmt::Debug for Cluster {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@ use std::{fmt, future::Future, path::PathBuf, sync::Arc, time::Duration};
 use crate::{
     error::{Error, Result},
     isolation::Isolation,
+    normal::Derived,
     plan::Plan,
     run::Scenario,
 };
@@ -50,6 +51,8 @@ pub(crate) struct Settings {
     pub(crate) replays: usize,
     pub(crate) state: Option<PathBuf>,
     pub(crate) pairs: bool,
+    /// The derived resources that are compared.
+    pub(crate) derived: Derived,
     pub(crate) progress: Option<Arc<dyn Fn(&Progress) + Send + Sync>>,
 }
 
@@ -70,6 +73,7 @@ impl Default for Settings {
             replays: 3,
             state: None,
             pairs: false,
+            derived: Derived::default(),
             progress: None,
         }
     }
@@ -185,10 +189,11 @@ impl Exploration {
     ///
     /// If a run without faults fails, the cluster or the program cannot be started, or isolation is missing.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<Results> {
-        let Self { scenario, settings } = self;
+        let Self { scenario, mut settings } = self;
         if scenario.pod.is_some() && settings.isolation.is_none() {
             return Err(Error::NotIsolated);
         }
+        settings.derived = Derived::without(&scenario.controllers);
         let state = settings.state.as_ref().map(|directory| StateFile::open(directory, &digest::of(&scenario)));
         let state = state.transpose()?;
         let mut results = engine::explore(&scenario, &settings, state, stop).await?;

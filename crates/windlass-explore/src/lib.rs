@@ -58,4 +58,5 @@ pub use isolation::Isolation;
 pub use plan::Plan;
 pub use run::{Invariant, Scenario};
 pub use steps::Step;
+pub use windlass_controllers::{BuiltIn, Controllers, ControllersError};
 pub use windlass_server::{RuntimeConfig, RuntimeConfigError};

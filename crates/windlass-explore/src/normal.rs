@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use windlass_api::difference::{self, Difference, starred_path};
+use windlass_controllers::{BuiltIn, Controllers};
 
 use crate::record::{CONFLICT, ObjectName, Record};
 
@@ -27,6 +28,10 @@ pub struct Mask {
     pub objects: BTreeSet<ObjectName>,
 }
 
+/// The derived resources that are compared.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Derived(BTreeSet<&'static str>);
+
 /// Resources that record the activity of the cluster, or that built-in controllers derive from others. Their number, names
 /// and content depend on the timing, or on the addresses that the cluster assigns. The cluster creates an `APIService` for
 /// each version of a CRD, possibly later than the program starts.
@@ -35,18 +40,29 @@ const IGNORED: [&str; 7] = [
     "events",
     "events.events.k8s.io",
     "leases.coordination.k8s.io",
-    "endpoints",
-    "endpointslices.discovery.k8s.io",
+    ENDPOINTS,
+    SLICES,
     "ipaddresses.networking.k8s.io",
 ];
+/// Ignored resources that built-in controllers derive from others, with these controllers. If the cluster runs none of
+/// them, the program has to derive the objects, and their content at the end is compared. They are still recreated as
+/// often as the timing requires.
+const DERIVED: [(&str, &[BuiltIn]); 2] =
+    [(ENDPOINTS, &[BuiltIn::Endpoints]), (SLICES, &[BuiltIn::EndpointSlice, BuiltIn::EndpointSliceMirroring])];
+const ENDPOINTS: &str = "endpoints";
+const SLICES: &str = "endpointslices.discovery.k8s.io";
+/// The time of the change that endpoints reflect. It is missing after a change of several pods or of none.
+const TRIGGER: &str = "/metadata/annotations/endpoints.kubernetes.io~1last-change-trigger-time";
 /// Fields of metadata that record the history of an object, not its state.
 const HISTORY: [&str; 6] = ["uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink"];
 /// Fields whose values the cluster assigns, by resource. Revisions count the states that controllers have seen, and a program
 /// may skip one.
-const ASSIGNED: [(&str, &[&str]); 6] = [
+const ASSIGNED: [(&str, &[&str]); 8] = [
     ("controllerrevisions.apps", &["/revision"]),
     ("deployments.apps", &["/metadata/annotations/deployment.kubernetes.io~1revision"]),
     ("replicasets.apps", &["/metadata/annotations/deployment.kubernetes.io~1revision"]),
+    (ENDPOINTS, &[TRIGGER]),
+    (SLICES, &[TRIGGER]),
     ("pods", &["/spec/nodeName", "/status/hostIP", "/status/hostIPs"]),
     ("services", &["/spec/healthCheckNodePort"]),
     ("persistentvolumeclaims", &["/metadata/annotations/volume.kubernetes.io~1selected-node"]),
@@ -55,7 +71,7 @@ const ASSIGNED: [(&str, &[&str]); 6] = [
 /// The JSON pointer of the conditions of an object.
 const CONDITIONS: &str = "/status/conditions";
 
-/// Returns `true` if the object is not compared.
+/// Returns `true` if the object is not compared, unless it is [derived](Derived) by the program.
 pub(crate) fn is_ignored(object: &ObjectName) -> bool {
     IGNORED.contains(&object.resource.as_str()) || is_bootstrap(object)
 }
@@ -65,7 +81,7 @@ pub(crate) fn is_ignored(object: &ObjectName) -> bool {
 pub(crate) fn is_bootstrap(object: &ObjectName) -> bool {
     match (object.resource.as_str(), object.name.as_str()) {
         ("configmaps", "kube-root-ca.crt") | ("serviceaccounts", "default") => true,
-        ("services" | "endpoints", "kubernetes") => object.namespace == "default",
+        ("services" | ENDPOINTS | SLICES, "kubernetes") => object.namespace == "default",
         // It contains the date.
         ("configmaps", "kube-apiserver-legacy-service-account-token-tracking") => object.namespace == "kube-system",
         _ => false,
@@ -73,19 +89,54 @@ pub(crate) fn is_bootstrap(object: &ObjectName) -> bool {
 }
 
 /// Returns the normal form of the end state of a run.
-pub(crate) fn normal(record: &Record, names: &Names) -> Normal {
+pub(crate) fn normal(record: &Record, names: &Names, derived: &Derived) -> Normal {
     let mut normal = Normal::new();
-    for (name, object) in record.end.iter().filter(|(name, _)| !is_ignored(name)) {
+    for (name, object) in record.end.iter().filter(|(name, _)| !is_ignored(name) || derived.contains(name)) {
         let mut object = Value::clone(object);
         let generation = object["metadata"]["generation"].as_i64();
         strip(&name.resource, &mut object);
         replace(&mut object, names, generation);
+        sort_endpoints(&name.resource, &mut object);
         normal.entry(names.pattern(name)).or_default().push(object);
     }
     for alike in normal.values_mut() {
         alike.sort_by_cached_key(ToString::to_string);
     }
     normal
+}
+
+impl Derived {
+    /// Selects the derived resources whose controllers the cluster does not run.
+    pub(crate) fn without(controllers: &Controllers) -> Self {
+        let is_provided = |of: &[BuiltIn]| !of.iter().any(|controller| controllers.contains(*controller));
+        Self(DERIVED.iter().filter(|(_, of)| is_provided(of)).map(|(resource, _)| *resource).collect())
+    }
+
+    fn contains(&self, object: &ObjectName) -> bool {
+        self.0.contains(object.resource.as_str()) && !is_bootstrap(object)
+    }
+}
+
+/// Sorts the endpoints, whose order is that of assigned addresses or generated names, and removes their nodes, which the
+/// cluster assigns.
+fn sort_endpoints(resource: &str, object: &mut Value) {
+    let lists: Vec<&mut Value> = match resource {
+        SLICES => object.get_mut("endpoints").into_iter().collect(),
+        ENDPOINTS => {
+            let subsets = object.get_mut("subsets").and_then(Value::as_array_mut).into_iter().flatten();
+            let fields = subsets.filter_map(Value::as_object_mut).flat_map(|subset| subset.values_mut());
+            fields.collect()
+        }
+        _ => return,
+    };
+    for list in lists.into_iter().filter_map(Value::as_array_mut) {
+        for endpoint in list.iter_mut().filter_map(Value::as_object_mut) {
+            for assigned in ["nodeName", "zone", "hints"] {
+                endpoint.remove(assigned);
+            }
+        }
+        list.sort_by_cached_key(ToString::to_string);
+    }
 }
 
 /// Removes the fields that record the history of an object, and those that the cluster assigns.
@@ -241,7 +292,7 @@ mod tests {
             (object(&format!("apiservices.apiregistration.k8s.io/{suffix}")), json!({"metadata": {"name": suffix}})),
             (object(&format!("ipaddresses.networking.k8s.io/{address}")), json!({"metadata": {"name": address}})),
         ]);
-        normal(&record, &Names::new(&record, &Patterns::default()))
+        normal(&record, &Names::new(&record, &Patterns::default()), &Derived::default())
     }
 
     #[test]
@@ -270,7 +321,7 @@ mod tests {
                 (object("deployments.apps/default/a"), json!({"metadata": {"annotations": annotations}})),
                 (object("controllerrevisions.apps/default/a"), json!({"revision": revision.parse::<u8>().unwrap()})),
             ]);
-            normal(&record, &Names::new(&record, &Patterns::default()))
+            normal(&record, &Names::new(&record, &Patterns::default()), &Derived::default())
         };
         assert_eq!(state("1"), state("2"));
         assert_eq!(
@@ -300,16 +351,57 @@ mod tests {
     fn order_of_service_ports_is_ignored() {
         let state = |ports: Value| {
             let record = ended_with([(object("services/default/a"), json!({"spec": {"ports": ports}}))]);
-            normal(&record, &Names::new(&record, &Patterns::default()))
+            normal(&record, &Names::new(&record, &Patterns::default()), &Derived::default())
         };
         let one = json!([{"port": 1, "nodePort": 30_001}, {"port": 2, "nodePort": 30_002}]);
         assert_eq!(state(one), state(json!([{"port": 2, "nodePort": 30_001}, {"port": 1, "nodePort": 30_009}])));
     }
 
     #[test]
+    fn endpoints_are_compared_unless_the_cluster_derives_them() {
+        let state = |[first, second]: [&str; 2], controllers: &str| {
+            let name = |suffix: &str| format!("web-{suffix}");
+            let pod = |suffix: &str, address: &str| {
+                let metadata = json!({"name": name(suffix), "generateName": "web-"});
+                (
+                    object(&format!("pods/default/web-{suffix}")),
+                    json!({"metadata": metadata, "status": {"podIPs": [{"ip": address}]}}),
+                )
+            };
+            let endpoint = |suffix: &str, address: &str, node: &str| json!({"addresses": [address], "nodeName": node, "targetRef": {"name": name(suffix)}});
+            let ready = |suffix: &str, address: &str| json!({"ip": address, "nodeName": suffix, "targetRef": {"name": name(suffix)}});
+            let annotations = json!({"endpoints.kubernetes.io/last-change-trigger-time": first});
+            let slice = json!({"metadata": {"generateName": "web-", "annotations": annotations},
+                "endpoints": [endpoint(first, "10.1.0.1", "a"), endpoint(second, "10.1.0.2", "b")]});
+            let subsets =
+                json!([{"addresses": [ready(first, "10.1.0.1"), ready(second, "10.1.0.2")], "ports": [{"port": 80}]}]);
+            let record = ended_with([
+                pod(first, "10.1.0.1"),
+                pod(second, "10.1.0.2"),
+                (object("endpointslices.discovery.k8s.io/default/web-slice"), slice),
+                (object("endpointslices.discovery.k8s.io/default/kubernetes"), json!({"endpoints": first})),
+                (object("endpoints/default/web"), json!({"subsets": subsets})),
+                (object("endpoints/default/kubernetes"), json!({"subsets": first})),
+            ]);
+            let derived = Derived::without(&controllers.parse().unwrap());
+            normal(&record, &Names::new(&record, &Patterns::default()), &derived)
+        };
+        let resources = |state: &Normal| state.keys().map(|object| object.resource.clone()).collect::<Vec<_>>();
+        let (one, other) = (["abcde", "vwxyz"], ["zzzzz", "bbbbb"]);
+        assert_eq!(resources(&state(one, "*")), ["pods"]);
+        assert_eq!(resources(&state(one, "*,-endpointslice")), ["pods"], "the cluster still mirrors endpoints");
+        assert_eq!(resources(&state(one, "*,-endpoints")), ["endpoints", "pods"]);
+        let none = state(one, "none");
+        assert_eq!(resources(&none), ["endpoints", "endpointslices.discovery.k8s.io", "pods"]);
+        assert_eq!(none, state(other, "none"));
+        let expected = json!({"ip": "the address of pods/default/web-*", "targetRef": {"name": "web-*"}});
+        assert_eq!(none[&object("endpoints/default/web")][0]["subsets"][0]["addresses"], json!([expected, expected]));
+    }
+
+    #[test]
     fn uids_of_deleted_objects_differ_from_those_of_existing_ones() {
         let one = ended_with([(object("configmaps/default/a"), json!({"data": {"owner": UID}}))]);
-        let normal = normal(&one, &Names::new(&one, &Patterns::default()));
+        let normal = normal(&one, &Names::new(&one, &Patterns::default()), &Derived::default());
         assert_eq!(normal[&object("configmaps/default/a")][0]["data"]["owner"], "the UID of another object");
     }
 
@@ -321,7 +413,7 @@ mod tests {
                 (object("configmaps/default/b"), json!({})),
             ];
             let record = ended_with(objects.into_iter().take(if extra { 2 } else { 1 }));
-            normal(&record, &Names::new(&record, &Patterns::default()))
+            normal(&record, &Names::new(&record, &Patterns::default()), &Derived::default())
         };
         let mut mask = Mask::default();
         mask.learn(&end("s3cr3t", true), &end("0th3r", false));

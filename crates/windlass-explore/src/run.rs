@@ -81,8 +81,13 @@ pub(crate) async fn run(
     stop: &watch::Receiver<bool>,
 ) -> Result<Record> {
     let began = Instant::now();
-    let Scenario { nodes, crds, runtime, pod, .. } = scenario;
-    let options = ClusterOptions { nodes: *nodes, crds: crds.clone(), runtime: runtime.clone(), pod: pod.clone() };
+    let options = ClusterOptions {
+        controllers: scenario.controllers.clone(),
+        nodes: scenario.nodes,
+        crds: scenario.crds.clone(),
+        runtime: scenario.runtime.clone(),
+        pod: scenario.pod.clone(),
+    };
     let (cluster, commands) = Cluster::start(&options, plan).await?;
     let play = async {
         let program = ProgramOptions {

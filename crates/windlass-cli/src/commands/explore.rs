@@ -11,9 +11,11 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use windlass_api::ErrorChain;
+use windlass_controllers::{BuiltIn, Controllers};
 use windlass_explore::{Exploration, Isolation, Plan, Results, Scenario, exploration::Progress, report};
 use windlass_runtime::shutdown;
 
+use super::controller_names;
 use crate::{runtime_config::RuntimeConfigFlags, time_limits::not_negative};
 
 /// The exit code if there are findings.
@@ -56,6 +58,8 @@ pub(crate) struct Options {
     /// Number of simulated nodes. Without nodes, pods stay pending
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=100))]
     nodes: u16,
+    #[arg(long, value_name = "a,b|none", default_value = "*", help = controllers())]
+    controllers: Controllers,
     /// Also run plans with two faults, after the others
     #[arg(long)]
     pairs: bool,
@@ -119,8 +123,10 @@ async fn explore(options: &Options) -> Result<Results, Box<dyn Error>> {
 impl Options {
     /// Returns the exploration with the settings of the flags.
     fn exploration(&self) -> Result<Exploration, Box<dyn Error>> {
+        self.check_controllers()?;
         let mut scenario = Scenario::open(&self.crds, &self.steps, self.invariants.as_deref(), self.program.clone())?
             .runtime_config(self.runtime.joined())
+            .controllers(self.controllers.clone())
             .nodes(usize::from(self.nodes));
         if let Some((namespace, pod)) = &self.in_cluster {
             scenario = scenario.in_cluster(namespace, pod);
@@ -139,6 +145,25 @@ impl Options {
         Ok(exploration)
     }
 
+    /// Checks that the cluster runs the controllers that other flags need.
+    fn check_controllers(&self) -> Result<(), String> {
+        let needs = |flag: &str, controller: BuiltIn| {
+            let is_selected = self.controllers.contains(controller);
+            if is_selected {
+                Ok(())
+            } else {
+                Err(format!("{flag} needs the controller {controller}; add it to --controllers"))
+            }
+        };
+        if self.nodes > 0 {
+            needs("--nodes", BuiltIn::Nodes)?;
+        }
+        if self.in_cluster.is_some() {
+            needs("--in-cluster", BuiltIn::ServiceAccount)?;
+        }
+        Ok(())
+    }
+
     /// Returns the isolation, or `None` if the program is not isolated.
     async fn isolation(&self) -> Result<Option<Isolation>, Box<dyn Error>> {
         if self.isolation == Mode::None {
@@ -155,6 +180,14 @@ impl Options {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+fn controllers() -> String {
+    format!(
+        "Built-in controllers of the cluster, separated by commas; * selects all, a leading - excludes one that the \
+         program provides, none selects no controller: {}",
+        controller_names()
+    )
 }
 
 /// Splits the name of a pod from its namespace.
@@ -218,6 +251,20 @@ mod tests {
     }
 
     #[test]
+    fn flags_need_their_controllers() {
+        let check = |flags: &[&str]| {
+            let flags = [&["--steps", "s"], flags, &["--", "operator"]].concat();
+            options(&flags).unwrap().check_controllers().err().unwrap_or_default()
+        };
+        assert_eq!(check(&["--nodes=1", "--in-cluster=a/b", "--controllers=*,-job"]), "");
+        assert_eq!(check(&["--controllers=none"]), "");
+        let error = "--nodes needs the controller nodes; add it to --controllers";
+        assert_eq!(check(&["--nodes=1", "--controllers=*,-nodes"]), error);
+        let error = "--in-cluster needs the controller serviceaccount; add it to --controllers";
+        assert_eq!(check(&["--in-cluster=a/b", "--controllers=nodes"]), error);
+    }
+
+    #[test]
     fn flags_are_checked() {
         let error = |flags: &[&str]| options(flags).unwrap_err().to_string();
         assert!(error(&["--steps", "s"]).contains("<PROGRAM>"));
@@ -225,6 +272,7 @@ mod tests {
         assert!(error(&["--steps", "s", "--jobs", "0", "--", "operator"]).contains("0 is not in"));
         assert!(error(&["--steps", "s", "--plan", "crush@1", "--", "operator"]).contains("crush"));
         assert!(error(&["--steps", "s", "--in-cluster", "operator", "--", "operator"]).contains("NAMESPACE/POD"));
+        assert!(error(&["--steps", "s", "--controllers", "jobs", "--", "operator"]).contains("unknown controller"));
         assert!(error(&["--steps", "s", "--isolation", "vm", "--", "operator"]).contains("namespaces"));
         let parsed = options(&["--steps", "s", "--in-cluster=system/operator-0", "--", "operator"]).unwrap();
         assert_eq!(parsed.in_cluster, Some(("system".to_owned(), "operator-0".to_owned())));

@@ -9,12 +9,12 @@ use std::{
 };
 
 use clap::Args;
-use windlass_controllers::{BuiltIn, Controllers};
+use windlass_controllers::Controllers;
 use windlass_etcd::{Endpoint, Options as EtcdOptions, Tls};
 use windlass_runtime::shutdown;
 use windlass_server::KubernetesVersion;
 
-use super::announce;
+use super::{announce, controller_names};
 use crate::{
     access::AccessFlags,
     admission::AdmissionFlags,
@@ -168,10 +168,9 @@ fn console(text: &str) -> Result<SocketAddr, String> {
 }
 
 fn controllers() -> String {
-    let names: Vec<_> = BuiltIn::ALL.iter().map(|controller| controller.name()).collect();
     format!(
         "Controllers to run, separated by commas; * runs all, a leading - excludes one, none runs no controller: {}",
-        names.join(", ")
+        controller_names()
     )
 }
 

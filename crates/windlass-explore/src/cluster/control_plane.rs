@@ -53,8 +53,8 @@ impl ControlPlane {
         Self { server, client, running: None }
     }
 
-    /// Starts the controllers. `ca` is the certificate authority for the pods' clients.
-    pub(super) fn start_controllers(&mut self, nodes: usize, ca: &str) {
+    /// Starts the selected controllers. `ca` is the certificate authority for the pods' clients.
+    pub(super) fn start_controllers(&mut self, controllers: &Controllers, nodes: usize, ca: &str) {
         let issuer = self.server.clone();
         let signer = TokenSigner::new(move |request| {
             let TokenRequest { namespace, account, uid, secret } = request;
@@ -62,7 +62,15 @@ impl ControlPlane {
         });
         let mut manager =
             Manager::builder(self.client.clone()).caches(InformerOptions::default().budget(CACHE_BUDGET)).build();
-        Controllers::all().nodes(nodes).pace(PACE).root_ca(ca).token_signer(signer).add_to(&mut manager);
+        // The program provides the controllers that are not selected.
+        controllers
+            .clone()
+            .binder_elsewhere()
+            .nodes(nodes)
+            .pace(PACE)
+            .root_ca(ca)
+            .token_signer(signer)
+            .add_to(&mut manager);
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(manager.run(async move { drop(stopped.await) }));
         self.running = Some((stop, running));

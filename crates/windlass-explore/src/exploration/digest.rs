@@ -58,4 +58,11 @@ mod tests {
         assert_ne!(first, of_content("v2", "--verbose"));
         assert_ne!(first, of_content("v1", "--quiet"));
     }
+
+    #[test]
+    fn digest_depends_on_controllers() {
+        let of_controllers = |names: &str| of(&Scenario::new(["operator"]).controllers(names.parse().unwrap()));
+        assert_eq!(of_controllers("*,-job"), of_controllers("*,-job"));
+        assert_ne!(of_controllers("*,-job"), of_controllers("*"));
+    }
 }

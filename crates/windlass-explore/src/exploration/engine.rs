@@ -87,7 +87,7 @@ async fn run_all(
         run_settings: clean.settings,
         started,
         stop,
-        baseline: Baseline::new(&clean.records),
+        baseline: Baseline::new(&clean.records, settings.derived.clone()),
         plans: plans.into(),
         smaller: VecDeque::new(),
         has_run: BTreeSet::new(),

@@ -7,7 +7,7 @@ use std::{
 
 use super::{Finding, overwrites, programs};
 use crate::{
-    normal::{Mask, Names, Normal, Patterns, differences, is_ignored, normal},
+    normal::{Derived, Mask, Names, Normal, Patterns, differences, is_ignored, normal},
     plan::{Effect, Plan},
     record::{Actor, ChangeVerb, ObjectName, Outcome, Record},
 };
@@ -22,6 +22,7 @@ pub(crate) struct Baseline {
     reference: Normal,
     mask: Mask,
     patterns: Patterns,
+    derived: Derived,
     runs: Vec<Summary>,
 }
 
@@ -44,9 +45,9 @@ struct Summary {
 }
 
 impl Baseline {
-    /// Learns from runs without faults.
-    pub(crate) fn new(clean: &[Record]) -> Self {
-        let mut baseline = Self { patterns: Patterns::learn(clean), ..Self::default() };
+    /// Learns from runs without faults. `derived` selects the derived resources that are compared.
+    pub(crate) fn new(clean: &[Record], derived: Derived) -> Self {
+        let mut baseline = Self { patterns: Patterns::learn(clean), derived, ..Self::default() };
         for record in clean {
             baseline.learn(record);
         }
@@ -56,7 +57,7 @@ impl Baseline {
     /// Learns from one more run without faults.
     pub(crate) fn learn(&mut self, record: &Record) {
         let names = Names::new(record, &self.patterns);
-        let normal = normal(record, &names);
+        let normal = normal(record, &names, &self.derived);
         self.runs.push(Summary::new(record, &names, &normal));
         if self.runs.len() == 1 {
             self.reference = normal;
@@ -107,7 +108,7 @@ impl Baseline {
 
     /// Returns the differences of a completed run.
     fn differences(&self, record: &Record, names: &Names) -> Vec<Finding> {
-        let normal = normal(record, names);
+        let normal = normal(record, names, &self.derived);
         let run = Summary::new(record, names, &normal);
         let mut findings = self.differences_of_end(&normal);
         for (object, (found, finalizers)) in &run.stuck {

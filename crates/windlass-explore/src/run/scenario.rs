@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde_json::Value;
+use windlass_controllers::Controllers;
 use windlass_server::RuntimeConfig;
 
 use super::Invariant;
@@ -42,6 +43,8 @@ pub struct Scenario {
     pub(crate) crds: Vec<Value>,
     /// The removed API versions that the server serves.
     pub(crate) runtime: RuntimeConfig,
+    /// The built-in controllers of the cluster.
+    pub(crate) controllers: Controllers,
     /// The number of simulated nodes.
     pub(crate) nodes: usize,
     pub(crate) steps: Vec<Step>,
@@ -62,6 +65,7 @@ impl Scenario {
             pod: None,
             crds: Vec::new(),
             runtime: RuntimeConfig::default(),
+            controllers: Controllers::all(),
             nodes: 0,
             steps: Vec::new(),
             invariants: Vec::new(),
@@ -140,6 +144,23 @@ impl Scenario {
     #[must_use]
     pub fn in_cluster(mut self, namespace: impl Into<String>, pod: impl Into<String>) -> Self {
         self.pod = Some(PodName { namespace: namespace.into(), name: pod.into() });
+        self
+    }
+
+    /// Sets the built-in controllers that the cluster runs. Defaults to all. Exclude those that the program provides:
+    ///
+    /// ```
+    /// use windlass_explore::Scenario;
+    ///
+    /// let scenario = Scenario::new(["bin/job-controller"]).controllers("*,-job".parse()?);
+    /// # Ok::<_, windlass_explore::ControllersError>(())
+    /// ```
+    ///
+    /// The number of nodes is that of [`nodes`](Self::nodes). The exploration sets their durations, the certificate
+    /// authority and the signer of tokens.
+    #[must_use]
+    pub fn controllers(mut self, controllers: Controllers) -> Self {
+        self.controllers = controllers;
         self
     }
 

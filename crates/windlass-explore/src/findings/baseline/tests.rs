@@ -17,8 +17,12 @@ fn clean(token: &str) -> Builder {
     run
 }
 
+fn baseline_of(clean: &[Record]) -> Baseline {
+    Baseline::new(clean, Derived::default())
+}
+
 fn baseline() -> Baseline {
-    Baseline::new(&[clean("x").record, clean("y").record, clean("z").record])
+    baseline_of(&[clean("x").record, clean("y").record, clean("z").record])
 }
 
 fn texts(run: &Builder) -> Vec<String> {
@@ -54,7 +58,7 @@ fn numbers_of_generated_names_are_compared_with_their_range() {
         }
         run.record
     };
-    let baseline = Baseline::new(&[pods(2), pods(3)]);
+    let baseline = baseline_of(&[pods(2), pods(3)]);
     assert_eq!(baseline.mask().objects, [object("pods/default/web-*")].into());
     assert!(baseline.findings(&pods(3)).is_empty());
     let findings = baseline.findings(&pods(5));
@@ -81,7 +85,7 @@ fn skipped_changes_are_findings_unless_events_were_held() {
     let mut usual = clean("x");
     usual.program("create pods/default/job", Some(json!({})));
     usual.program("delete pods/default/job", None);
-    let baseline = Baseline::new(&[usual.record]);
+    let baseline = baseline_of(&[usual.record]);
     let mut run = clean("x").record;
     assert_eq!(baseline.findings(&run).len(), 2);
     run.plan = "lag@1:create:dbs.example.com/default/a".parse().unwrap();
@@ -139,7 +143,7 @@ fn panics_and_exits_are_findings_unless_usual() {
     exited.record.plan = "refused(500)@1:create:pods/default/a-0".parse().unwrap();
     exited.record.injections = vec![Injection { at: Duration::ZERO, step: 1, description: String::new() }];
     assert!(texts(&exited).is_empty());
-    let usual = Baseline::new(&[panicked.record.clone()]);
+    let usual = baseline_of(&[panicked.record.clone()]);
     assert!(usual.findings(&panicked.record).is_empty());
 }
 
@@ -184,9 +188,9 @@ fn generated_names_of_controllers_are_not_counted() {
         }
         run.record
     };
-    let baseline = Baseline::new(&[run(false, 1)]);
+    let baseline = baseline_of(&[run(false, 1)]);
     assert!(baseline.findings(&run(false, 2)).is_empty());
-    let baseline = Baseline::new(&[run(true, 1)]);
+    let baseline = baseline_of(&[run(true, 1)]);
     assert_eq!(baseline.findings(&run(true, 2)).len(), 2);
 }
 
@@ -205,7 +209,7 @@ fn deletion_by_the_program_is_counted_although_finalizers_delay_it() {
         }
         run.record
     };
-    let texts: Vec<_> = Baseline::new(&[run(true)]).findings(&run(false)).iter().map(ToString::to_string).collect();
+    let texts: Vec<_> = baseline_of(&[run(true)]).findings(&run(false)).iter().map(ToString::to_string).collect();
     let expected = ["was created once, expected 2", "was deleted never, expected 1"];
     assert_eq!(texts, expected.map(|text| format!("persistentvolumeclaims/default/data-* {text}")));
 }
@@ -218,7 +222,7 @@ fn names_that_the_program_generates_are_learned() {
         run.other(&format!("create configmaps/default/log-of-backup-{name}"), Some(json!({})));
         run.record
     };
-    let baseline = Baseline::new(&[run("1732870000"), run("1732870001")]);
+    let baseline = baseline_of(&[run("1732870000"), run("1732870001")]);
     assert!(baseline.findings(&run("1732879999")).is_empty());
     assert_eq!(baseline.findings(&clean("x").record).len(), 2, "the job and its log are missing");
 }
@@ -232,7 +236,7 @@ fn object_patterns_of_changes_are_used() {
     let mut other = Builder::new();
     other.program("create secrets/default/token-98abc", state("token-98abc"));
     other.record.changes[0].point.name = "token-*".to_owned();
-    let baseline = Baseline::new(&[run.record]);
+    let baseline = baseline_of(&[run.record]);
     assert!(baseline.findings(&other.record).is_empty());
     assert_eq!(baseline.reference[&object("secrets/default/token-*")][0]["metadata"]["name"], Value::from("token-*"));
 }
