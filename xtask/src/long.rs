@@ -7,8 +7,8 @@ use clap::Subcommand;
 use crate::{
     Result, attacks, builds,
     cargo::{cargo, succeed},
-    conformance, deployments, dist, e2e, etcd, explore_examples, fuzz, handling, import, informers, operators,
-    overload, protobuf, queues, reconciles, scale, servers, suites,
+    conformance, deployments, dist, e2e, etcd, explore_controllers, explore_examples, fuzz, handling, import,
+    informers, operators, overload, protobuf, queues, reconciles, scale, servers, suites,
     upstream::{Minor, root},
 };
 
@@ -142,6 +142,8 @@ pub(crate) enum Part {
     /// All fault explorations of the built-in controllers; CI runs up to 40 plans of each scenario. Also all explorations
     /// of an operator with planted bugs by the library behind `windlass explore`; CI runs one of them
     Explorations,
+    /// The built-in controllers as a separate program, explored with `windlass explore`: there must be no finding
+    ExploreControllers(explore_controllers::Options),
     /// Released operators, explored with `windlass explore`: checks that it finds their published bugs (needs Go)
     ExploreOperators(operators::Options),
     /// `windlass explore` on the operators of `examples/explore` in Go, Python, Java and Rust, without and with their
@@ -269,6 +271,7 @@ pub(crate) fn run(part: &Part) -> Result {
             // The programs that the other tests explore, and their step, have `operator` in their names.
             ignored(&["--package", "windlass-cli", "--test", "explore"], &["--skip", "operator"])
         }
+        Part::ExploreControllers(options) => explore_controllers::run(options),
         Part::ExploreOperators(options) => operators::run(options),
         Part::ExploreExamples(options) => {
             let built = root().join("target/dist/windlass");

@@ -37,6 +37,8 @@ mod e2e;
 mod embedded;
 mod envtest;
 mod etcd;
+mod explorations;
+mod explore_controllers;
 mod explore_examples;
 mod fuzz;
 mod import;

@@ -6,14 +6,14 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
 use self::{
     manifest::{Operator, Workload},
     report::{Explored, Outcome},
 };
-use crate::{Result, cargo, upstream::root};
+use crate::{Result, cargo, explorations::Report, upstream::root};
 
 mod manifest;
 mod report;
@@ -103,15 +103,8 @@ impl Options {
         // The variables are arguments of env, in which windlass replaces its placeholders.
         command.args(["--", "env"]).args(manifest.environment.iter().map(|(name, value)| format!("{name}={value}")));
         command.arg(program).args(&manifest.arguments);
-        let output = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-        let output = output.and_then(std::process::Child::wait_with_output);
-        let output = output.map_err(|error| format!("running {}: {error}", windlass.display()))?;
-        // 1 means that there are findings.
-        if !matches!(output.status.code(), Some(0 | 1)) {
-            let name = &operator.name;
-            return Err(format!("exploring {name} {workload} failed ({})", output.status).into());
-        }
-        Explored::read(workload, &output.stdout)
+        let report = Report::of(&format!("{} {workload}", operator.name), &mut command)?;
+        Ok(Explored::new(workload, report))
     }
 }
 

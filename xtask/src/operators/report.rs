@@ -2,43 +2,8 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use serde::Deserialize;
-
 use super::manifest::{self, Bug, Operator, Verdict};
-use crate::Result;
-
-/// The part of the report of `windlass explore` that matters here.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Report {
-    planned: usize,
-    finished: usize,
-    findings: Vec<Finding>,
-    /// The plans whose fault struck without a finding.
-    #[serde(default)]
-    passed: Vec<String>,
-    seconds: f64,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Finding {
-    text: String,
-    found_after_seconds: f64,
-    runs: Vec<Run>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct Run {
-    plan: String,
-    replays: Replays,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-struct Replays {
-    reproduced: usize,
-    of: usize,
-}
+use crate::explorations::{Finding, Report, Run};
 
 /// An explored workload.
 #[derive(Clone, Debug)]
@@ -78,10 +43,8 @@ struct Match {
 }
 
 impl Explored {
-    /// Reads the report in JSON.
-    pub(super) fn read(workload: &str, json: &[u8]) -> Result<Self> {
-        let report = serde_json::from_slice(json).map_err(|error| format!("the report of {workload}: {error}"))?;
-        Ok(Self { workload: workload.to_owned(), report })
+    pub(super) fn new(workload: &str, report: Report) -> Self {
+        Self { workload: workload.to_owned(), report }
     }
 
     /// Returns the finding that a bug explains. Reproduced findings come first.
@@ -97,13 +60,6 @@ impl Explored {
             })
         });
         matches.max_by(|one, other| one.replays.0.cmp(&other.replays.0).then(other.seconds.total_cmp(&one.seconds)))
-    }
-}
-
-impl Finding {
-    /// Returns the number of replays that reproduced the finding, and of all, for the run with the most of them.
-    fn replays(&self) -> (usize, usize) {
-        self.runs.iter().map(|run| (run.replays.reproduced, run.replays.of)).max().unwrap_or_default()
     }
 }
 
@@ -205,7 +161,7 @@ impl fmt::Display for Outcome<'_> {
                     None => "not examined".to_owned(),
                 };
                 let plans: BTreeSet<_> = finding.runs.iter().map(|run| run.plan.as_str()).collect();
-                let plan = finding.runs.first().map_or("", |run| run.plan.as_str());
+                let plan = finding.plan();
                 writeln!(
                     f,
                     "- {} ({reproduced} of {of} replays, {} plans, `{plan}`): {verdict}",
@@ -254,7 +210,7 @@ mod tests {
         ];
         let report = json!({"planned": 9, "finished": 8, "seconds": 60.0, "findings": findings,
             "passed": ["rewind@9"]});
-        Explored::read("w", report.to_string().as_bytes()).unwrap()
+        Explored::new("w", Report::read("w", report.to_string().as_bytes()).unwrap())
     }
 
     #[test]
