@@ -160,7 +160,7 @@ fn table(explored: &[Explored], examined: &[Examined]) -> String {
         "| scenario | plans | confirmed findings | examined before | s |\n|---|---|---|---|---|\n".to_owned();
     let mut list = String::new();
     for one in explored {
-        let Report { planned, finished, findings, seconds } = &one.report;
+        let Report { planned, finished, findings, seconds, .. } = &one.report;
         let confirmed = || findings.iter().filter(|finding| finding.is_confirmed());
         let known = confirmed().filter(|finding| one.permitted(finding, examined).is_some()).count();
         let (scenario, number) = (&one.scenario, confirmed().count());
