@@ -32,6 +32,8 @@ pub struct Results {
     pub resumed: usize,
     /// The number of finished plans by effect.
     pub effects: BTreeMap<String, usize>,
+    /// The plans whose fault struck, without a finding.
+    pub passed: Vec<Plan>,
     /// The plans whose fault did not strike, because the run did not come to its point.
     pub not_reached: Vec<Plan>,
     /// The plans that ended with an error of the test environment, with the error.

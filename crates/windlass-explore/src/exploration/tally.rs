@@ -35,6 +35,8 @@ impl Tally {
         *self.results.effects.entry(plan.effects()).or_default() += 1;
         if !is_reached {
             self.results.not_reached.push(plan.clone());
+        } else if findings.is_empty() {
+            self.results.passed.push(plan.clone());
         }
         let texts: Vec<_> = findings.iter().map(ToString::to_string).collect();
         for finding in findings {

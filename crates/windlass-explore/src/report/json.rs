@@ -14,6 +14,7 @@ use crate::exploration::Results;
 ///   "quietSeconds": 1.5,
 ///   "mask": {"fields": {"secrets/default/db": ["data/password"]}, "objects": []},
 ///   "planned": 120, "finished": 118, "resumed": 0, "effects": {"crash": 40, "lag": 78},
+///   "passed": ["lag@1:create:pods/default/db-0"],
 ///   "notReached": ["crash@1:create:pods/default/db-0"],
 ///   "left": {"delayed": 2},
 ///   "findings": [{

@@ -123,6 +123,9 @@ async fn findings_are_grouped_and_replayed() {
     assert!(!results.is_clean() && !results.interrupted);
     assert_eq!((results.clean_runs.len(), results.finished), (3, results.planned));
     assert!(results.left.is_empty() && results.not_reached.is_empty());
+    let passed: Vec<_> = results.passed.iter().map(ToString::to_string).collect();
+    assert_eq!(passed.len(), results.planned - 2, "all but the two plans with the finding");
+    assert!(!passed.iter().any(|plan| plan == CRASH || plan == LAG), "{passed:?}");
     let (short, long) = (Duration::from_millis(1500), Duration::from_secs(5));
     assert_eq!(runner.quiet.lock()["none"], [long, short, short, long], "the first run learns the quiet time");
     assert_eq!((results.controls, results.withdrawn.len()), (1, 0), "one control for the replayed plan");
@@ -209,6 +212,7 @@ async fn faults_that_do_not_strike_are_counted_and_learned() {
     });
     let results = explored(&runner, &Settings::default()).await;
     assert_eq!(results.not_reached, [CRASH.parse().unwrap()]);
+    assert!(!results.passed.contains(&CRASH.parse().unwrap()), "its fault did not strike");
     // The first run has shown that the leak happens without faults.
     assert!(results.findings.is_empty(), "{:?}", results.findings);
     assert_eq!(results.mask.objects, ["configmaps/default/leaked".parse().unwrap()].into());
