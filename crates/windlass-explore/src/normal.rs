@@ -33,10 +33,12 @@ pub struct Mask {
 pub(crate) struct Derived(BTreeSet<&'static str>);
 
 /// Resources that record the activity of the cluster, or that built-in controllers derive from others. Their number, names
-/// and content depend on the timing, or on the addresses that the cluster assigns. The cluster creates an `APIService` for
-/// each version of a CRD, possibly later than the program starts.
-const IGNORED: [&str; 7] = [
+/// and content depend on the timing, on the addresses that the cluster assigns, or, as the history of templates, on the
+/// states that the program has seen. The cluster creates an `APIService` for each version of a CRD, possibly later than
+/// the program starts.
+const IGNORED: [&str; 8] = [
     "apiservices.apiregistration.k8s.io",
+    REVISIONS,
     "events",
     "events.events.k8s.io",
     "leases.coordination.k8s.io",
@@ -47,8 +49,12 @@ const IGNORED: [&str; 7] = [
 /// Ignored resources that built-in controllers derive from others, with these controllers. If the cluster runs none of
 /// them, the program has to derive the objects, and their content at the end is compared. They are still recreated as
 /// often as the timing requires.
-const DERIVED: [(&str, &[BuiltIn]); 2] =
-    [(ENDPOINTS, &[BuiltIn::Endpoints]), (SLICES, &[BuiltIn::EndpointSlice, BuiltIn::EndpointSliceMirroring])];
+const DERIVED: [(&str, &[BuiltIn]); 3] = [
+    (REVISIONS, &[BuiltIn::StatefulSet, BuiltIn::DaemonSet]),
+    (ENDPOINTS, &[BuiltIn::Endpoints]),
+    (SLICES, &[BuiltIn::EndpointSlice, BuiltIn::EndpointSliceMirroring]),
+];
+const REVISIONS: &str = "controllerrevisions.apps";
 const ENDPOINTS: &str = "endpoints";
 const SLICES: &str = "endpointslices.discovery.k8s.io";
 /// The time of the change that endpoints reflect. It is missing after a change of several pods or of none.
@@ -58,7 +64,7 @@ const HISTORY: [&str; 6] = ["uid", "resourceVersion", "creationTimestamp", "mana
 /// Fields whose values the cluster assigns, by resource. Revisions count the states that controllers have seen, and a program
 /// may skip one.
 const ASSIGNED: [(&str, &[&str]); 8] = [
-    ("controllerrevisions.apps", &["/revision"]),
+    (REVISIONS, &["/revision"]),
     ("deployments.apps", &["/metadata/annotations/deployment.kubernetes.io~1revision"]),
     ("replicasets.apps", &["/metadata/annotations/deployment.kubernetes.io~1revision"]),
     (ENDPOINTS, &[TRIGGER]),
@@ -321,8 +327,10 @@ mod tests {
                 (object("deployments.apps/default/a"), json!({"metadata": {"annotations": annotations}})),
                 (object("controllerrevisions.apps/default/a"), json!({"revision": revision.parse::<u8>().unwrap()})),
             ]);
-            normal(&record, &Names::new(&record, &Patterns::default()), &Derived::default())
+            let derived = Derived::without(&"*,-statefulset,-daemonset".parse().unwrap());
+            normal(&record, &Names::new(&record, &Patterns::default()), &derived)
         };
+        assert_eq!(state("1").len(), 2);
         assert_eq!(state("1"), state("2"));
         assert_eq!(
             state("1")[&object("deployments.apps/default/a")][0]["metadata"]["annotations"],
