@@ -1,7 +1,7 @@
 //! Explores released operators with `windlass explore`, and checks that it finds their published bugs.
 //!
-//! Each directory of `tools/operators` is a Go module that pins an operator, with `operator.json` and one directory of
-//! steps for each workload. The format is described in `tools/operators/README.md`.
+//! Each directory of `tools/operators` has `operator.json` and one directory of steps for each workload. It is a Go module
+//! that pins an operator, or the program is passed. The format is described in `tools/operators/README.md`.
 
 use std::{
     fs,
@@ -24,6 +24,12 @@ pub(crate) struct Options {
     /// Only the operator whose directory has this name, or the operators whose names contain it
     #[arg(long, default_value = "")]
     only: String,
+    /// The program of the operator, for directories without a Go module
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// The source of the operator, for the CRDs of directories without a Go module
+    #[arg(long, value_name = "DIRECTORY")]
+    source: Option<PathBuf>,
     /// Only this plan
     #[arg(long)]
     plan: Option<String>,
@@ -54,7 +60,10 @@ pub(crate) fn run(options: &Options) -> Result {
     };
     let mut failures = Vec::new();
     for operator in operators {
-        let program = build(operator)?;
+        let program = match (&operator.manifest.release, &options.program) {
+            (Some(_), Some(program)) => std::path::absolute(program)?,
+            _ => build(operator)?,
+        };
         let workloads = operator.workloads(options.workload.as_deref())?;
         let explored = workloads.iter().map(|workload| options.explore(&windlass, operator, &program, workload));
         let outcome = Outcome::new(operator, &all, explored.collect::<Result<_>>()?);
@@ -65,16 +74,33 @@ pub(crate) fn run(options: &Options) -> Result {
 }
 
 impl Options {
-    /// Returns the selected operators.
+    /// Returns the selected operators. Those without a Go module need a program, and are left out if all are selected.
     fn select<'o>(&self, all: &'o [Operator]) -> Result<Vec<&'o Operator>> {
         let mut selected: Vec<_> = all.iter().filter(|operator| operator.name == self.only).collect();
         if selected.is_empty() {
             selected = all.iter().filter(|operator| operator.name.contains(&self.only)).collect();
         }
-        if selected.is_empty() {
-            return Err(format!("no directory of tools/operators contains {:?}", self.only).into());
+        match (&selected[..], &self.program) {
+            ([], _) => Err(format!("no directory of tools/operators contains {:?}", self.only).into()),
+            ([Operator { name, manifest, .. }], None) => match &manifest.release {
+                Some(release) => Err(format!("{name}: pass the program of {release} with --program").into()),
+                None => Ok(selected),
+            },
+            ([Operator { name, manifest, .. }], Some(_)) if manifest.release.is_none() => {
+                Err(format!("{name} is built from its Go module; leave out --program").into())
+            }
+            ([_], Some(_)) => Ok(selected),
+            (_, Some(_)) => Err(format!("--program is of one operator, but {:?} selects more", self.only).into()),
+            (_, None) => {
+                for Operator { name, manifest, .. } in &selected {
+                    if let Some(release) = &manifest.release {
+                        eprintln!("leaving out {name}: it needs the program of {release}");
+                    }
+                }
+                selected.retain(|operator| operator.manifest.release.is_none());
+                Ok(selected)
+            }
         }
-        Ok(selected)
     }
 
     /// Explores one workload and reads its report.
@@ -90,7 +116,7 @@ impl Options {
         if let Some(plan) = &self.plan {
             command.args(["--plan", plan]);
         }
-        for crds in operator.crds()? {
+        for crds in operator.crds(self.source.as_deref())? {
             command.arg("--crds").arg(crds);
         }
         for version in &manifest.runtime_config {
@@ -114,7 +140,7 @@ fn build(operator: &Operator) -> Result<PathBuf> {
     if let Some(parent) = program.parent() {
         fs::create_dir_all(parent)?;
     }
-    let package = &operator.manifest.program;
+    let package = operator.manifest.program.as_deref().ok_or_else(|| format!("{} has no program", operator.name))?;
     eprintln!("building {package}");
     let mut build = Command::new("go");
     build.args(["build", "-o"]).arg(&program).arg(package).current_dir(&operator.directory);
@@ -132,29 +158,49 @@ mod tests {
 
     use super::*;
 
-    fn select(only: &str) -> std::result::Result<Vec<String>, String> {
+    fn operators() -> Vec<Operator> {
+        let operator = |name: &str, release: Option<&str>| {
+            let manifest = json!({"crds": [], "nodes": 1, "jobs": 1, "release": release});
+            let manifest = serde_json::from_value(manifest).unwrap();
+            Operator { name: name.to_owned(), directory: PathBuf::new(), manifest }
+        };
+        vec![operator("rabbitmq", None), operator("rabbitmq-1.9", Some("v1.9")), operator("zookeeper", None)]
+    }
+
+    fn select(only: &str, program: Option<&str>) -> std::result::Result<Vec<String>, String> {
         let options = Options {
             only: only.to_owned(),
+            program: program.map(PathBuf::from),
+            source: None,
             plan: None,
             workload: None,
             time_limit: "1m".to_owned(),
             jobs: None,
             windlass: None,
         };
-        let operators = ["rabbitmq", "rabbitmq-1.9", "zookeeper"].map(|name| {
-            let manifest = json!({"module": "m", "program": "m/p", "crds": [], "nodes": 1, "jobs": 1});
-            let manifest = serde_json::from_value(manifest).unwrap();
-            Operator { name: name.to_owned(), directory: PathBuf::new(), manifest }
-        });
+        let operators = operators();
         let selected = options.select(&operators).map_err(|error| error.to_string())?;
         Ok(selected.iter().map(|operator| operator.name.clone()).collect())
     }
 
     #[test]
     fn operators_are_selected_by_name_or_by_part_of_it() {
-        assert_eq!(select("rabbitmq").unwrap(), ["rabbitmq"]);
-        assert_eq!(select("rabbit").unwrap(), ["rabbitmq", "rabbitmq-1.9"]);
-        assert_eq!(select("").unwrap().len(), 3);
-        assert_eq!(select("nats").unwrap_err(), "no directory of tools/operators contains \"nats\"");
+        assert_eq!(select("rabbitmq", None).unwrap(), ["rabbitmq"]);
+        assert_eq!(select("keeper", None).unwrap(), ["zookeeper"]);
+        assert_eq!(select("", None).unwrap(), ["rabbitmq", "zookeeper"], "those without a program are left out");
+        assert_eq!(select("nats", None).unwrap_err(), "no directory of tools/operators contains \"nats\"");
+    }
+
+    #[test]
+    fn programs_are_passed_for_directories_without_a_module() {
+        assert_eq!(select("rabbitmq-1.9", Some("bin/operator")).unwrap(), ["rabbitmq-1.9"]);
+        for (only, program, expected) in [
+            ("rabbitmq-1.9", None, "pass the program of v1.9 with --program"),
+            ("rabbitmq", Some("bin/operator"), "leave out --program"),
+            ("", Some("bin/operator"), "selects more"),
+        ] {
+            let error = select(only, program).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 }

@@ -30,15 +30,18 @@ pub(super) struct Operator {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Manifest {
-    /// The Go module of the operator.
-    pub(super) module: String,
-    /// The package of its program.
-    pub(super) program: String,
+    /// The Go module of the operator. Without one, its program is not built but passed with `--program`.
+    pub(super) module: Option<String>,
+    /// The package of its program in the module.
+    pub(super) program: Option<String>,
+    /// The release whose program is passed with `--program`.
+    pub(super) release: Option<String>,
     #[serde(default)]
     pub(super) arguments: Vec<String>,
     #[serde(default)]
     pub(super) environment: BTreeMap<String, String>,
-    /// Files and directories of CustomResourceDefinitions, relative to the directory. `{module}` is that of the module.
+    /// Files and directories of CustomResourceDefinitions, relative to the directory. `{module}` is that of the module, or
+    /// the one passed with `--source`.
     pub(super) crds: Vec<String>,
     /// Removed API versions that the operator needs, such as `policy/v1beta1`.
     #[serde(default)]
@@ -178,16 +181,22 @@ impl Operator {
         Ok(workloads)
     }
 
-    /// Returns the paths of the CRDs.
-    pub(super) fn crds(&self) -> Result<Vec<PathBuf>> {
+    /// Returns the paths of the CRDs. `source` is the directory of the operator's module, if it is not that of Go.
+    pub(super) fn crds(&self, source: Option<&Path>) -> Result<Vec<PathBuf>> {
         let crds = &self.manifest.crds;
-        let module = if crds.iter().any(|path| path.contains(MODULE)) { self.module()? } else { String::new() };
+        let module = match (crds.iter().any(|path| path.contains(MODULE)), source) {
+            (false, _) => String::new(),
+            (true, Some(source)) => std::path::absolute(source)?.to_string_lossy().into_owned(),
+            (true, None) => self.module()?,
+        };
         Ok(crds.iter().map(|path| self.directory.join(path.replace(MODULE, &module))).collect())
     }
 
     /// Returns the directory of the operator's module.
     fn module(&self) -> Result<String> {
-        let module = &self.manifest.module;
+        let Some(module) = &self.manifest.module else {
+            return Err(format!("{}: pass the directory of the operator's source with --source", self.name).into());
+        };
         let mut list = Command::new("go");
         list.args(["list", "-m", "-f", "{{.Dir}}", module]).current_dir(&self.directory);
         let output = list.output().map_err(|error| format!("running go: {error}"))?;
@@ -228,9 +237,15 @@ mod tests {
                 let bug = find(&operators, silent).unwrap_or_else(|| panic!("{name}: {silent} is no bug"));
                 assert!(names.contains(&bug.workload), "{name} lacks {}, the workload of {silent}", bug.workload);
             }
-            let module = fs::read_to_string(directory.join("go.mod")).unwrap();
-            assert!(module.contains(&manifest.module) && module.contains("tool"), "{name}/go.mod pins no operator");
-            assert!(manifest.program.starts_with(&manifest.module), "{name}: the program is in another module");
+            match (&manifest.module, &manifest.program, &manifest.release) {
+                (Some(module), Some(program), None) => {
+                    let file = fs::read_to_string(directory.join("go.mod")).unwrap();
+                    assert!(file.contains(module) && file.contains("tool"), "{name}/go.mod pins no operator");
+                    assert!(program.starts_with(module), "{name}: the program is in another module");
+                }
+                (None, None, Some(_)) => assert!(!directory.join("go.mod").exists(), "{name} has a module"),
+                _ => panic!("{name} needs either a module with a program, or a release"),
+            }
         }
     }
 
@@ -238,10 +253,7 @@ mod tests {
     fn bugs_of_a_directory_are_found_by_their_full_name() {
         let manifest = |bug: &str| {
             let bug = serde_json::json!({"name": bug, "published": "", "workload": "w", "finding": ["pods"]});
-            serde_json::from_value(
-                serde_json::json!({"module": "m", "program": "m", "crds": [], "nodes": 1, "jobs": 1, "bugs": [bug]}),
-            )
-            .unwrap()
+            serde_json::from_value(serde_json::json!({"crds": [], "nodes": 1, "jobs": 1, "bugs": [bug]})).unwrap()
         };
         let operator = |name: &str, bug: &str| Operator {
             name: name.to_owned(),
@@ -257,8 +269,7 @@ mod tests {
 
     #[test]
     fn workloads_of_other_versions_are_listed_and_selected() {
-        let manifest = serde_json::json!({"module": "m", "program": "m", "crds": ["crds"], "nodes": 1, "jobs": 1,
-            "workloads": ["../other/resize"]});
+        let manifest = serde_json::json!({"crds": ["crds"], "nodes": 1, "jobs": 1, "workloads": ["../other/resize"]});
         let directory = std::env::temp_dir().join(format!("windlass-workloads-{}", std::process::id()));
         for name in ["crds", "scale"] {
             fs::create_dir_all(directory.join(name)).unwrap();
