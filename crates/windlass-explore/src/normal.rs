@@ -66,7 +66,13 @@ const HISTORY: [&str; 6] = ["uid", "resourceVersion", "creationTimestamp", "mana
 const ASSIGNED: [(&str, &[&str]); 8] = [
     (REVISIONS, &["/revision"]),
     ("deployments.apps", &["/metadata/annotations/deployment.kubernetes.io~1revision"]),
-    ("replicasets.apps", &["/metadata/annotations/deployment.kubernetes.io~1revision"]),
+    (
+        "replicasets.apps",
+        &[
+            "/metadata/annotations/deployment.kubernetes.io~1revision",
+            "/metadata/annotations/deployment.kubernetes.io~1revision-history",
+        ],
+    ),
     (ENDPOINTS, &[TRIGGER]),
     (SLICES, &[TRIGGER]),
     ("pods", &["/spec/nodeName", "/status/hostIP", "/status/hostIPs"]),

@@ -210,7 +210,8 @@ impl Summary {
             if change.actor != Actor::Other {
                 summary.by_program.insert(object.clone());
             }
-            if is_update {
+            // The cluster itself creates objects while the program starts. Whether they are recorded depends on the timing.
+            if is_update || change.step == 0 && change.actor == Actor::Other {
                 continue;
             }
             let key = (object, change.verb);

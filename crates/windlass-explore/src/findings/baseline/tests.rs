@@ -81,6 +81,19 @@ fn repeated_creations_and_deletions_are_findings() {
 }
 
 #[test]
+fn objects_that_the_cluster_creates_at_its_start_are_not_counted() {
+    let mut run = clean("x");
+    run.step(0).other("create nodes/node-0", Some(json!({})));
+    run.step(1).other("delete nodes/node-0", None);
+    assert_eq!(texts(&run), ["nodes/node-0 was deleted once, expected 0"]);
+    let mut run = clean("x");
+    run.step(0).program("create nodes/node-0", Some(json!({})));
+    run.step(1).program("delete nodes/node-0", None);
+    let expected = ["nodes/node-0 was created once, expected 0", "nodes/node-0 was deleted once, expected 0"];
+    assert_eq!(texts(&run), expected);
+}
+
+#[test]
 fn skipped_changes_are_findings_unless_events_were_held() {
     let mut usual = clean("x");
     usual.program("create pods/default/job", Some(json!({})));
