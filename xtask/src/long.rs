@@ -257,20 +257,7 @@ pub(crate) fn run(part: &Part) -> Result {
             crashes(windlass.as_ref().unwrap_or(&built), *rounds, *seed)
         }
         Part::E2e(options) => e2e::run(options),
-        Part::Explorations => {
-            succeed(
-                cargo()
-                    .args(["test", "--package", "windlass-controllers", "--test", "explore"])
-                    .env("WINDLASS_EXPLORE_COMPLETELY", "1"),
-            )?;
-            succeed(cargo().args(["build", "--package", "windlass-explore", "--examples"]))?;
-            let ignored = |tests: &[&str], filter: &[&str]| {
-                succeed(cargo().arg("test").args(tests).args(["--", "--include-ignored"]).args(filter))
-            };
-            ignored(&["--package", "windlass-explore", "--lib", "--test", "explore"], &[])?;
-            // The programs that the other tests explore, and their step, have `operator` in their names.
-            ignored(&["--package", "windlass-cli", "--test", "explore"], &["--skip", "operator"])
-        }
+        Part::Explorations => explorations(),
         Part::ExploreControllers(options) => explore_controllers::run(options),
         Part::ExploreOperators(options) => operators::run(options),
         Part::ExploreExamples(options) => {
@@ -286,6 +273,22 @@ pub(crate) fn run(part: &Part) -> Result {
         Part::Protobuf { seed, objects } => protobuf::long(*seed, *objects),
         Part::Suites(options) => suites::run(options),
     }
+}
+
+/// Runs the tests with explorations, completely and with those that CI leaves out.
+fn explorations() -> Result {
+    succeed(
+        cargo()
+            .args(["test", "--package", "windlass-controllers", "--test", "explore"])
+            .env("WINDLASS_EXPLORE_COMPLETELY", "1"),
+    )?;
+    succeed(cargo().args(["build", "--package", "windlass-explore", "--examples"]))?;
+    let ignored = |tests: &[&str], filter: &[&str]| {
+        succeed(cargo().arg("test").args(tests).args(["--", "--include-ignored"]).args(filter))
+    };
+    ignored(&["--package", "windlass-explore", "--lib", "--test", "explore"], &[])?;
+    // The programs that the other tests explore, and their step, have `operator` in their names.
+    ignored(&["--package", "windlass-cli", "--test", "explore"], &["--skip", "operator"])
 }
 
 fn matrix(only: Option<Suite>, chosen: &[Minor]) -> Result {
