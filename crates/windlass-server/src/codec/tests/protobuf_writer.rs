@@ -335,10 +335,9 @@ fn damaged_json_fails_like_the_parser_of_trees() {
             let written = try_to_protobuf(&text);
             match (kind, written) {
                 (Ok((Some("Pod"), Some("v1"))), Ok(written)) => assert_eq!(written, expected(of(POD), &tree.unwrap())),
-                (Ok(_), Ok(None)) => {}
                 (Err(_), Err(_)) => failures += 1,
                 // A damaged kind may have no message, and the rest is not read then.
-                (Err(_), Ok(None)) => {}
+                (_, Ok(None)) => {}
                 (_, written) => panic!("{written:?} for {}", String::from_utf8_lossy(&text)),
             }
         }
