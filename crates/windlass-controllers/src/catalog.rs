@@ -89,7 +89,7 @@ pub struct Controllers {
     chosen: BTreeSet<BuiltIn>,
     nodes: usize,
     zones: u16,
-    /// Another program binds claims.
+    /// `true` if another program binds claims.
     binder_elsewhere: bool,
     pace: Pace,
     stages: Stages,

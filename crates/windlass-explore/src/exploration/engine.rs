@@ -185,6 +185,9 @@ impl Engine<'_> {
             self.plan_time += task.started.elapsed();
             match record {
                 Ok(record) => self.add(&task, &record)?,
+                Err(error) if task.purpose == Purpose::Control => {
+                    self.report(format!("a run without faults failed: {error}"));
+                }
                 Err(error) => {
                     let failed = &mut self.tally.results.failed;
                     failed.insert(task.plan.to_string(), error.to_string());
@@ -281,7 +284,7 @@ impl Engine<'_> {
         }
         let withdrawn = &self.tally.results.withdrawn[before..];
         self.report(match withdrawn {
-            [] => "a run without faults has no finding".to_owned(),
+            [] => "a run without faults has none of the findings".to_owned(),
             [first] => format!("a run without faults has the finding, too: {first}"),
             [first, others @ ..] => {
                 format!("a run without faults has the finding, too: {first}, and {} more", others.len())

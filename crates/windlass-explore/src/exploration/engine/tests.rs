@@ -91,6 +91,30 @@ impl<F: Fn(&str, usize, &mut Builder) + Sync + Send> Runner for Simulated<F> {
     }
 }
 
+/// A runner whose runs without faults fail, except for the first three.
+struct WithoutControls<R> {
+    runner: R,
+    clean: Mutex<usize>,
+}
+
+impl<R: Runner> Runner for WithoutControls<R> {
+    fn run<'r>(
+        &'r self,
+        plan: &'r Plan,
+        settings: &'r RunSettings,
+        stop: &'r watch::Receiver<bool>,
+    ) -> BoxFuture<'r, Result<Record>> {
+        if plan.is_empty() {
+            let mut clean = self.clean.lock();
+            *clean += 1;
+            if *clean > 3 {
+                return Box::pin(async { Err(Error::Cluster("no port is free".to_owned())) });
+            }
+        }
+        self.runner.run(plan, settings, stop)
+    }
+}
+
 /// Leaves a config map over.
 fn leak(run: &mut Builder) {
     run.program("create configmaps/default/leaked", Some(json!({})));
@@ -180,6 +204,24 @@ async fn findings_of_a_control_are_withdrawn() {
     assert_eq!(results.findings[0].replays(), Replays { reproduced: 3, of: 3 });
     assert_eq!(results.withdrawn, ["configmaps/default/leaked is left over at the end"]);
     assert_eq!(results.controls, 2, "each finding is checked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_control_is_no_failed_plan() {
+    let runner = Simulated::new(|plan: &str, _, run: &mut Builder| {
+        if plan == CRASH {
+            leak(run);
+        }
+    });
+    let sink: Arc<Mutex<Vec<Progress>>> = Arc::default();
+    let progress = Arc::clone(&sink);
+    let callback = move |one: &Progress| progress.lock().push(one.clone());
+    let runner = WithoutControls { runner, clean: Mutex::default() };
+    let results = explored(&runner, &Settings { progress: Some(Arc::new(callback)), ..Settings::default() }).await;
+    assert!(results.failed.is_empty(), "{:?}", results.failed);
+    assert_eq!((results.controls, results.findings.len(), results.finished), (0, 1, results.planned));
+    let is_reported = |one: &Progress| one.message.starts_with("a run without faults failed: ");
+    assert!(sink.lock().iter().any(is_reported));
 }
 
 #[tokio::test(start_paused = true)]
