@@ -22,7 +22,10 @@ use self::{
     supervisor::Supervisor,
 };
 
+pub(crate) use place::Place;
+
 mod invariant;
+mod place;
 mod scenario;
 mod settling;
 mod supervisor;
@@ -42,6 +45,11 @@ pub(crate) struct RunSettings {
     pub(crate) step: Duration,
     /// The time from SIGTERM to SIGKILL at the end of the run.
     pub(crate) grace: Duration,
+    /// The run ends only when nothing has changed for this time after the last step, or soon after twice this time. Zero
+    /// ends it when the last step has settled.
+    pub(crate) linger: Duration,
+    /// The place that is given back before this wait.
+    pub(crate) place: Place,
     pub(crate) isolation: Option<Isolation>,
 }
 
@@ -52,6 +60,8 @@ impl Default for RunSettings {
             quiet: Duration::from_millis(1500),
             step: Duration::from_mins(1),
             grace: Duration::from_secs(2),
+            linger: Duration::ZERO,
+            place: Place::default(),
             isolation: None,
         }
     }
@@ -105,10 +115,15 @@ pub(crate) async fn run(
         let mut play = Play { cluster: &cluster, supervisor, settings, steps: Vec::new(), stop: stop.clone() };
         let outcome = play.all(scenario, &executor).await?;
         let Play { supervisor, steps, .. } = play;
-        // Writes of a program that ends do not belong to the last step.
+        // Writes and panics of a program that ends do not belong to the last step.
         cluster.begin_step(steps.len());
+        let ended = cluster.started().elapsed();
         let grace = if outcome == Outcome::Interrupted { Duration::ZERO } else { settings.grace };
-        Ok((outcome, steps, supervisor.stop(grace).await))
+        let mut processes = supervisor.stop(grace).await;
+        for process in &mut processes {
+            process.panics.retain(|panic| panic.at <= ended);
+        }
+        Ok((outcome, steps, processes))
     };
     let played: Result<_> = play.await;
     let mut observed = cluster.finish().await;
@@ -161,6 +176,10 @@ impl Play<'_> {
             }
             self.begin(step.name());
             outcome = self.settle(executor.execute(step)).await?;
+        }
+        if outcome == Outcome::Completed && !self.settings.linger.is_zero() {
+            self.settings.place.give_back();
+            outcome = self.linger().await?;
         }
         Ok(outcome)
     }
@@ -224,6 +243,37 @@ impl Play<'_> {
                 () = stopped(&mut self.stop) => return Ok(Outcome::Interrupted),
                 () = self.cluster.changed() => {}
                 () = sleep_until(wake) => {}
+            }
+        }
+    }
+
+    /// Waits until nothing has changed for a long time. A program may retry after a minute.
+    async fn linger(&mut self) -> Result<Outcome> {
+        let began = Instant::now();
+        let RunSettings { linger, quiet, step, .. } = *self.settings;
+        let (mut long, mut short) = (Settling::new(linger, began), Settling::new(quiet, began));
+        // A program that always changes something is not waited for.
+        let (end, limit) = (began + 2 * linger, began + 2 * linger + step);
+        loop {
+            let now = Instant::now();
+            let activity = self.cluster.activity();
+            let starting = activity.is_starting || self.supervisor.is_waiting();
+            let is_over = |long, short| long == State::Settled || (now >= end && short == State::Settled);
+            if is_over(long.state(&activity, starting, now), short.state(&activity, starting, now)) {
+                if !activity.is_holding {
+                    return Ok(Outcome::Completed);
+                }
+                self.cluster.release();
+                long.restart(now);
+                short.restart(now);
+            } else if now >= limit {
+                return Ok(Outcome::Completed);
+            }
+            tokio::select! {
+                event = self.supervisor.next() => self.supervisor.handle(event).await?,
+                () = stopped(&mut self.stop) => return Ok(Outcome::Interrupted),
+                () = self.cluster.changed() => {}
+                () = sleep_until(now + POLL) => {}
             }
         }
     }

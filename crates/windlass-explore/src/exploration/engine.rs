@@ -4,12 +4,13 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     future::Future,
     pin::pin,
+    sync::Arc,
     time::Duration,
 };
 
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
-    sync::watch,
+    sync::{Semaphore, watch},
     time::{Instant, sleep_until},
 };
 
@@ -23,13 +24,15 @@ use crate::{
     plan::Plan,
     planner::{self, Planned},
     record::{Outcome, Record},
-    run::RunSettings,
+    run::{Place, RunSettings},
 };
 
 /// The time from the limit for new plans to the hard end, by default.
 const GRACE: Duration = Duration::from_mins(5);
 /// The maximum number of runs without faults that check findings.
 const CONTROLS: usize = 10;
+/// The maximum number of replays and controls that wait for late changes, besides the active runs.
+const WAITING: usize = 16;
 /// The number of runs with an error of the test environment, without one success, after which the exploration fails.
 const ERRORS: usize = 5;
 
@@ -82,12 +85,16 @@ async fn run_all(
     tally.results.skipped = planned.skipped;
     tally.results.clean_runs = clean.records.iter().map(Into::into).collect();
     tally.results.clean_timeline = clean.records.first().map(|record| timeline(record, &[])).unwrap_or_default();
+    let mut baseline = Baseline::new(&clean.records, settings.derived.clone());
+    for record in &clean.records {
+        baseline.learn_histories(record);
+    }
     let mut engine = Engine {
         settings,
         run_settings: clean.settings,
         started,
         stop,
-        baseline: Baseline::new(&clean.records, settings.derived.clone()),
+        baseline,
         plans: plans.into(),
         smaller: VecDeque::new(),
         has_run: BTreeSet::new(),
@@ -159,24 +166,33 @@ impl Engine<'_> {
 
     async fn run(&mut self, runner: &dyn Runner) -> Result<()> {
         let mut running: FuturesUnordered<BoxFuture<'_, (Task, Result<Record>)>> = FuturesUnordered::new();
+        let places = Arc::new(Semaphore::new(self.settings.jobs));
+        let limit = self.settings.jobs + WAITING;
         loop {
-            while running.len() < self.settings.jobs
-                && let Some(task) = self.next_task()
-            {
-                self.run_settings.number += 1;
-                let (mut run_settings, stop) = (self.run_settings.clone(), self.stop);
-                if task.purpose != Purpose::Plan {
-                    let patient = quiet::patient(run_settings.quiet);
-                    // A step settles once more for what a fault holds back, and may be interrupted shortly before each time.
-                    run_settings.step += 4 * patient.saturating_sub(run_settings.quiet);
-                    run_settings.quiet = patient;
-                }
+            // Whether a run could begin when another one gives its place back.
+            let mut is_full = false;
+            while running.len() < limit {
+                let Ok(permit) = Arc::clone(&places).try_acquire_owned() else {
+                    is_full = true;
+                    break;
+                };
+                let Some(task) = self.next_task() else { break };
+                let place = Place::new(permit);
+                let (settings, stop) = (self.settings_of(&task, &place), self.stop);
                 running.push(Box::pin(async move {
-                    let record = runner.run(&task.plan, &run_settings, stop).await;
+                    let record = runner.run(&task.plan, &settings, stop).await;
+                    drop(place);
                     (task, record)
                 }));
             }
-            let Some((task, record)) = running.next().await else { return Ok(()) };
+            if running.is_empty() {
+                return Ok(());
+            }
+            let (task, record) = tokio::select! {
+                biased;
+                Some(ended) = running.next() => ended,
+                _ = places.acquire(), if is_full => continue,
+            };
             if task.purpose == Purpose::Replay
                 && let Some(number) = self.replaying.get_mut(&task.plan)
             {
@@ -198,6 +214,24 @@ impl Engine<'_> {
                 }
             }
         }
+    }
+
+    /// Returns the settings of a new run.
+    fn settings_of(&mut self, task: &Task, place: &Place) -> RunSettings {
+        self.run_settings.number += 1;
+        let mut settings = self.run_settings.clone();
+        if task.purpose != Purpose::Plan {
+            let patient = quiet::patient(settings.quiet);
+            // A step settles once more for what a fault holds back, and may be interrupted shortly before each time.
+            settings.step += 4 * patient.saturating_sub(settings.quiet);
+            settings.quiet = patient;
+            settings.linger = quiet::LINGER;
+        }
+        // Programs that run one after the other may use the same ports.
+        if self.settings.jobs > 1 {
+            settings.place = place.clone();
+        }
+        settings
     }
 
     /// Returns the next run: a part of a pair, a replay of a finding, a control, or a new plan.
@@ -235,6 +269,9 @@ impl Engine<'_> {
                 self.plans.push_front(plan.clone());
             }
             return Ok(());
+        }
+        if self.baseline.learn_histories(record) {
+            self.tally.withdraw(&[], self.baseline.mask());
         }
         if *purpose == Purpose::Control {
             self.add_control(record);

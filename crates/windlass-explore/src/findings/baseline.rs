@@ -5,9 +5,11 @@ use std::{
     ops::RangeInclusive,
 };
 
+use windlass_api::difference::differences;
+
 use super::{Finding, overwrites, programs};
 use crate::{
-    normal::{Derived, Mask, Names, Normal, Patterns, differences, is_ignored, normal},
+    normal::{Derived, Mask, Names, Normal, Patterns, is_ignored, normal},
     plan::{Effect, Plan},
     record::{Actor, ChangeVerb, ObjectName, Outcome, Record},
 };
@@ -64,6 +66,12 @@ impl Baseline {
         } else {
             self.mask.learn(&self.reference, &normal);
         }
+    }
+
+    /// Learns from a run with or without faults which objects keep a history in their conditions. Returns `true` if one is
+    /// new.
+    pub(crate) fn learn_histories(&mut self, record: &Record) -> bool {
+        self.mask.learn_histories(record, &Names::new(record, &self.patterns))
     }
 
     pub(crate) fn mask(&self) -> &Mask {

@@ -29,18 +29,14 @@ pub(super) fn add(context: &Context<'_>, candidates: &mut Candidates) {
     }
 }
 
-/// Returns `true` if both are desired states of another client, of different steps. A program that is slow sees only the
-/// later one.
+/// Returns `true` if both are updates of a desired state by another client, in different steps. A program that is slow
+/// sees only the later one. A creation is not superseded: without it, the program creates its objects in their last
+/// state at once, and rightly has no trace of the way there, such as the result of an upgrade in a status.
 fn supersedes(change: &Change, later: &Change) -> bool {
     let is_desired = |field: &String| field.starts_with("spec") || field.starts_with("data");
-    let fields = &later.point.fields;
-    let is_replaced = match (change.verb, later.verb) {
-        (ChangeVerb::Create, ChangeVerb::Update) => fields.iter().any(is_desired),
-        (ChangeVerb::Update, ChangeVerb::Update) => {
-            change.point.fields.iter().filter(|field| is_desired(field)).any(|field| fields.contains(field))
-        }
-        _ => false,
-    };
+    let mut desired = change.point.fields.iter().filter(|field| is_desired(field));
+    let is_replaced = (change.verb, later.verb) == (ChangeVerb::Update, ChangeVerb::Update)
+        && desired.any(|field| later.point.fields.contains(field));
     is_replaced && later.step != change.step && !is_by_program(change) && !is_by_program(later)
 }
 

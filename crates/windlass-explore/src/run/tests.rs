@@ -24,6 +24,8 @@ use crate::{
 const PATIENCE: Duration = Duration::from_mins(1);
 const SITE: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: site, namespace: default}}";
 const READY: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: ready, namespace: default}, condition: 'true'}";
+/// The time after which the operator acts in the mode `late`.
+const RETRY: Duration = Duration::from_secs(3);
 /// The variable with the mode of the operator.
 const MODE: &str = "WINDLASS_EXPLORE_TEST_OPERATOR";
 
@@ -61,6 +63,9 @@ async fn follow(client: Client, mode: &str) {
         match event.unwrap() {
             WatchEvent::Added(site) | WatchEvent::Modified(site) => {
                 assert!(mode != "panic" || site.name() != "site", "a site appeared");
+                if mode == "late" {
+                    tokio::time::sleep(RETRY).await;
+                }
                 reconcile(&client, &site).await;
             }
             WatchEvent::Deleted(site) if site.name() == "site" => {
@@ -202,6 +207,26 @@ async fn program_that_panics_is_restarted() {
     let (ended, _) = first.ended.as_ref().unwrap();
     assert!(second.started >= *ended + Duration::from_secs(1), "the restart is delayed");
     assert_eq!(secrets(&record), [(2, ChangeVerb::Create, Actor::Program(2))], "the run waits for the restart");
+}
+
+#[tokio::test]
+async fn run_may_wait_for_late_changes() {
+    let late = scenario("late").step(create());
+    let exists = |record: &Record| record.end.keys().any(|object| object.name == "key");
+    assert!(!exists(&record(&late, "none", &settings()).await), "the run ends after the quiet time");
+    let record = record(&late, "none", &RunSettings { linger: 2 * RETRY, ..settings() }).await;
+    assert_eq!(record.outcome, Outcome::Completed);
+    assert!(exists(&record));
+    assert_eq!(secrets(&record), [(2, ChangeVerb::Create, Actor::Program(1))], "it belongs to the last step");
+}
+
+#[tokio::test]
+async fn panic_of_a_stopped_program_does_not_count() {
+    let script = "trap 'echo panic: send on closed channel; exit 2' TERM; while :; do sleep 0.05; done";
+    let record = record(&Scenario::new(["sh", "-c", script]), "none", &settings()).await;
+    let [process] = &record.processes[..] else { panic!("one process") };
+    assert!(process.log.iter().any(|line| line.text == "panic: send on closed channel"), "{:?}", process.log);
+    assert_eq!(process.panics, []);
 }
 
 #[tokio::test]

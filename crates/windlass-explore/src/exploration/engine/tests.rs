@@ -115,6 +115,36 @@ impl<R: Runner> Runner for WithoutControls<R> {
     }
 }
 
+/// A runner whose runs take a second, and then wait for late changes as the settings say.
+struct Waiting<R> {
+    runner: R,
+    /// The numbers of runs that are active now and at most.
+    active: Mutex<(usize, usize)>,
+    /// The waits by plan.
+    lingers: Mutex<BTreeMap<String, Vec<Duration>>>,
+}
+
+impl<R: Runner> Runner for Waiting<R> {
+    fn run<'r>(
+        &'r self,
+        plan: &'r Plan,
+        settings: &'r RunSettings,
+        stop: &'r watch::Receiver<bool>,
+    ) -> BoxFuture<'r, Result<Record>> {
+        self.lingers.lock().entry(plan.to_string()).or_default().push(settings.linger);
+        Box::pin(async move {
+            let now = self.active.lock().0 + 1;
+            let most = self.active.lock().1.max(now);
+            *self.active.lock() = (now, most);
+            let record = self.runner.run(plan, settings, stop).await;
+            self.active.lock().0 -= 1;
+            settings.place.give_back();
+            tokio::time::sleep(settings.linger).await;
+            record
+        })
+    }
+}
+
 /// Leaves a config map over.
 fn leak(run: &mut Builder) {
     run.program("create configmaps/default/leaked", Some(json!({})));
@@ -376,4 +406,63 @@ async fn filters_and_pairs_choose_plans() {
     let settings = Settings { filter: Some(Arc::new(filter)), ..Settings::default() };
     assert_eq!(explored(&runner, &settings).await.planned, 2);
     assert_eq!(explored(&runner, &Settings { pairs: true, ..settings }).await.planned, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replays_wait_for_late_changes_without_a_place() {
+    let leaking = |plan: &str, _, run: &mut Builder| {
+        if plan == CRASH {
+            leak(run);
+        }
+    };
+    let waiting = || Waiting { runner: Simulated::new(leaking), active: Mutex::default(), lingers: Mutex::default() };
+    let explored = async |jobs| {
+        let (runner, before) = (waiting(), Instant::now());
+        let results = explored(&runner, &Settings { jobs, ..Settings::default() }).await;
+        assert_eq!(results.findings[0].replays(), Replays { reproduced: 3, of: 3 });
+        (runner, results.planned, before.elapsed())
+    };
+    let (runner, planned, took) = explored(2).await;
+    let lingers = runner.lingers.lock().clone();
+    let replay = quiet::LINGER;
+    assert_eq!(lingers[CRASH], [Duration::ZERO, replay, replay, replay]);
+    assert_eq!(lingers["none"], [Duration::ZERO, Duration::ZERO, Duration::ZERO, replay]);
+    assert!(lingers[LAG].iter().all(Duration::is_zero));
+    assert_eq!(runner.active.lock().1, 2, "waiting runs take no place");
+    // Three runs without faults, two at a time after the first one, the plans, three replays and one control.
+    let runs = u32::try_from(planned).unwrap() + 4;
+    assert!(took <= Duration::from_secs(10) * (2 + runs.div_ceil(2) + 2) + replay, "{took:?} for {planned} plans");
+
+    // With one job, programs may share ports, so no two run at the same time.
+    let (_, _, alone) = explored(1).await;
+    assert!(alone >= Duration::from_secs(10) * runs + 4 * replay, "{alone:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn conditions_that_prove_to_be_a_history_are_withdrawn() {
+    let with = |types: &[&str]| {
+        let conditions: Vec<_> = types.iter().map(|name| json!({"type": name})).collect();
+        Some(json!({"status": {"size": 1, "conditions": conditions}}))
+    };
+    let runner = |keeps_history| {
+        Simulated::new(move |plan: &str, _, run: &mut Builder| {
+            run.program("update dbs/default/a", with(&[]));
+            match plan {
+                CRASH => {
+                    run.program("update dbs/default/a", with(&["Error"]));
+                }
+                LAG if keeps_history => {
+                    run.program("update dbs/default/a", with(&["Error", "Ready", "Error"]));
+                    run.program("update dbs/default/a", with(&[]));
+                }
+                _ => {}
+            }
+        })
+    };
+    let results = explored(&runner(true), &Settings::default()).await;
+    assert_eq!(results.findings.len(), 0, "{:?}", results.findings);
+    assert!(results.withdrawn.iter().all(|text| text.contains("status/conditions")));
+    assert!(results.mask.fields.values().flatten().any(|path| path == "status/conditions"));
+    let results = explored(&runner(false), &Settings::default()).await;
+    assert_eq!(results.findings.len(), 1, "one condition of each type is a state");
 }
