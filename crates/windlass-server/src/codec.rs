@@ -41,7 +41,7 @@ use self::{decode::Strictness, types::StructRef};
 use crate::kubernetes::KubernetesVersion;
 
 pub(crate) use self::{
-    cbor::{cbor_frame, from_cbor},
+    cbor::{cbor_frame, cbor_message, from_cbor},
     json::{MAX_DEPTH, check as check_json},
     numbers::{float_large_numbers, go_numbers},
     protobuf::{FRAME_PREFIX, ProtobufList, protobuf_frame, to_protobuf},
@@ -185,7 +185,7 @@ impl Plan {
             Format::Protobuf => self.decode_protobuf(body),
             Format::Cbor => match from_cbor(body) {
                 Ok(json) => return self.decode(&json, Format::Json, validation),
-                Err(error) => Err(Failure::Unrecognized(unknown_kind(&error))),
+                Err(error) => Err(Failure::Unrecognized(unknown_kind(&error, body))),
             },
         };
         decoded.map_err(|failure| self.error(failure, body))
@@ -426,8 +426,8 @@ impl Actual {
 }
 
 /// Returns the message for a body in CBOR that cannot be read.
-fn unknown_kind(error: &windlass_cbor::Error) -> String {
-    format!("unable to determine group/version/kind: {error}")
+fn unknown_kind(error: &windlass_cbor::Error, body: &[u8]) -> String {
+    format!("unable to determine group/version/kind: {}", cbor_message(error, body))
 }
 
 /// The expected kind of a custom resource.
@@ -458,7 +458,7 @@ impl CustomKind<'_> {
                 (encode(&document.value), yaml_errors(document.duplicates, validation))
             }
             Format::Cbor => {
-                let json = from_cbor(body).map_err(|error| unrecognized(unknown_kind(&error)))?;
+                let json = from_cbor(body).map_err(|error| unrecognized(unknown_kind(&error, body)))?;
                 return self.decode(&json, Format::Json, validation);
             }
             Format::Json | Format::Protobuf => (body.to_vec(), Vec::new()),

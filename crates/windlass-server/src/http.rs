@@ -186,6 +186,7 @@ pub(crate) async fn handle(server: Arc<State>, origin: Origin, request: http::Re
     let mut response = match AssertUnwindSafe(answer).catch_unwind().await {
         Ok(Ok(response)) => response,
         Ok(Err(failure)) => {
+            let encoding = encoding.of_code(failure.code());
             if let Some(status) = failure.negotiated(encoding) {
                 audit.context().record_status(status);
             }

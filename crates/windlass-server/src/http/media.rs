@@ -127,6 +127,14 @@ impl Encoding {
     }
 }
 
+impl ErrorEncoding {
+    /// Returns the encoding of a status with this code. That nothing is acceptable is never written in CBOR: the endpoints
+    /// that respond with it to a client that accepts CBOR do not offer CBOR.
+    pub(crate) fn of_code(self, code: u16) -> Self {
+        if code == 406 && self == Self::As(Encoding::Cbor) { Self::Forced } else { self }
+    }
+}
+
 impl MetaVersion {
     /// `meta.k8s.io/v1`
     pub(crate) const fn api_version(self) -> &'static str {
@@ -225,11 +233,13 @@ pub(crate) fn accepts_only_json(headers: &HeaderMap) -> Result<(), Status> {
 /// Returns the format of a request body from its Content-Type. Defaults to JSON.
 pub(crate) fn body_format(headers: &HeaderMap, offer: Offer) -> Result<Format, Status> {
     let sent = content_type(headers);
-    match sent {
-        "" | JSON => Ok(Format::Json),
-        YAML => Ok(Format::Yaml),
-        PROTOBUF => Ok(Format::Protobuf),
-        CBOR if offer == Offer::WithCbor => Ok(Format::Cbor),
+    let formats = [(JSON, Format::Json), (YAML, Format::Yaml), (PROTOBUF, Format::Protobuf), (CBOR, Format::Cbor)];
+    if sent.is_empty() {
+        return Ok(Format::Json);
+    }
+    let known = formats.into_iter().find(|(media_type, _)| sent.eq_ignore_ascii_case(media_type));
+    match known {
+        Some((_, format)) if format != Format::Cbor || offer == Offer::WithCbor => Ok(format),
         _ => Err(Status::unsupported_media_type(offered(offer))),
     }
 }
@@ -374,8 +384,8 @@ impl<'h> Clause<'h> {
         };
         match (encoding, view) {
             (_, View::Table(_)) if endpoint == Endpoint::Unprinted => None,
-            // These views have no protobuf message.
-            (Encoding::Protobuf, View::Table(_)) => None,
+            // Tables exist only in JSON and YAML.
+            (Encoding::Protobuf | Encoding::Cbor, View::Table(_)) => None,
             (Encoding::Protobuf, View::Whole) if endpoint == Endpoint::Custom => None,
             (Encoding::Json, _) if pretty => Some(Representation { encoding: Encoding::PrettyJson, view }),
             _ => Some(Representation { encoding, view }),

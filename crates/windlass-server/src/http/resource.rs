@@ -23,7 +23,7 @@ use super::{
 };
 use crate::request::ResourcePath;
 use crate::{
-    codec::{Offer, from_cbor},
+    codec::{Offer, cbor_message, from_cbor},
     connect::{Connection, EmptyResponse},
     kubernetes::KubernetesVersion,
     metrics::{Meter, RequestLabels, Scope, Verb},
@@ -497,8 +497,12 @@ fn is_apply(media_type: &str) -> bool {
 
 /// Converts a patch for server-side apply to JSON. A large one is converted outside of the runtime.
 async fn json_of_cbor(body: Bytes) -> Result<Bytes, Status> {
-    let converted = if body.len() < LARGE { from_cbor(&body) } else { offload(move || from_cbor(&body)).await? };
-    converted.map(Bytes::from).map_err(|error| Status::bad_request(format!("error decoding CBOR: {error}")))
+    // The message of kube-apiserver calls it YAML, too.
+    let convert = |body: &[u8]| {
+        from_cbor(body).map_err(|error| format!("error decoding YAML: {}", cbor_message(&error, body)))
+    };
+    let converted = if body.len() < LARGE { convert(&body) } else { offload(move || convert(&body)).await? };
+    converted.map(Bytes::from).map_err(Status::bad_request)
 }
 
 /// Returns the number of bytes of a body that a client sent.

@@ -115,13 +115,9 @@ async fn long_list_is_sent_in_pieces_with_a_definite_length() {
     assert!(in_cbor.frames.len() > 3, "{} pieces", in_cbor.frames.len());
     assert_eq!(in_cbor.frames[0][..4], [0xd9, 0xd9, 0xf7, 0xa4]);
     assert_eq!(in_cbor.json(), list);
-    for accept in [
-        "application/cbor;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-        "application/cbor;as=Table;g=meta.k8s.io;v=v1",
-    ] {
-        let json = accepting(&service, CONFIG_MAPS, &accept.replace("cbor", "json")).await.json();
-        assert_eq!(ask(&service, "GET", CONFIG_MAPS, accept, ("", Vec::new())).await.json(), json, "{accept}");
-    }
+    let accept = "application/cbor;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+    let json = accepting(&service, CONFIG_MAPS, &accept.replace("cbor", "json")).await.json();
+    assert_eq!(ask(&service, "GET", CONFIG_MAPS, accept, ("", Vec::new())).await.json(), json);
     let empty = "/api/v1/namespaces/none/configmaps";
     assert_eq!(read(&service, empty).await.json(), get(&service, empty).await.json());
 }
@@ -172,8 +168,42 @@ async fn bodies_that_are_not_cbor_are_bad_requests() {
     let message = answer.json()["message"].as_str().unwrap().to_owned();
     assert_eq!(
         (answer.code, &*message),
-        (400, "error decoding CBOR: cannot decode CBOR at byte 1: the input ends within an item")
+        (400, "error decoding YAML: unexpected EOF")
     );
+    let mut trailing = from_json(config_map("a").to_string().as_bytes()).unwrap();
+    let length = trailing.len();
+    trailing.extend([0x01, 0x02]);
+    let extraneous = format!("cbor: 2 bytes of extraneous data starting at index {length}");
+    for (body, problem) in [(Vec::new(), "EOF"), (vec![0xff], "cbor: unexpected \"break\" code"), (trailing, &extraneous)] {
+        let answer = ask(&service, "POST", WEBSITES, CBOR, (CBOR, body)).await;
+        let message = answer.json()["message"].as_str().unwrap().to_owned();
+        assert!(message.contains(&format!(" group/version/kind: {problem} (")), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn answers_that_are_not_offered_in_cbor_are_refused_in_json() {
+    let service = with_cbor();
+    for (path, accept) in [
+        (CONFIG_MAPS, "application/cbor;as=Table;g=meta.k8s.io;v=v1"),
+        ("/api", CBOR),
+        ("/apis", CBOR),
+        ("/version", CBOR),
+    ] {
+        let answer = ask(&service, "GET", path, accept, ("", Vec::new())).await;
+        assert_eq!((answer.code, &*answer.content_type), (406, "application/json"), "{path}");
+    }
+    let missing = ask(&service, "GET", &format!("{CONFIG_MAPS}/none"), CBOR, ("", Vec::new())).await;
+    assert_eq!((missing.code, &*missing.content_type), (404, CBOR), "other errors are in CBOR");
+}
+
+#[tokio::test]
+async fn content_types_are_not_case_sensitive() {
+    let service = with_cbor();
+    for (name, media_type) in [("a", "application/CBOR"), ("b", "Application/Cbor; charset=utf-8")] {
+        let body = from_json(config_map(name).to_string().as_bytes()).unwrap();
+        assert_eq!(ask(&service, "POST", CONFIG_MAPS, CBOR, (media_type, body)).await.code, 201);
+    }
 }
 
 #[tokio::test]
