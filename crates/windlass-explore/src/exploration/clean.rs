@@ -23,7 +23,8 @@ pub(super) struct Clean {
     pub(super) settings: RunSettings,
 }
 
-/// Executes the runs without faults: the first one alone, and the others with the quiet time learned from it.
+/// Executes the runs without faults: the first one alone, which may show that the scenario fails, then the others. All wait
+/// long enough to see the longest pause of the program, which one run alone may not have.
 pub(super) async fn run(runner: &dyn Runner, settings: &Settings, stop: &watch::Receiver<bool>) -> Result<Clean> {
     let first = RunSettings {
         quiet: quiet::FIRST.max(settings.quiet),
@@ -36,10 +37,11 @@ pub(super) async fn run(runner: &dyn Runner, settings: &Settings, stop: &watch::
     if !clean.add(record, settings)? {
         return Ok(clean);
     }
-    let learned = RunSettings { quiet: quiet::learned(&clean.records).max(settings.quiet), ..clean.settings.clone() };
-    let others = (2..=settings.clean_runs).map(|number| RunSettings { number, ..learned.clone() });
+    let quiet = quiet::learned(&clean.records).max(clean.settings.quiet);
+    let others = (2..=settings.clean_runs).map(|number| RunSettings { number, quiet, ..clean.settings.clone() });
+    let others: Vec<_> = others.collect();
     let run = |settings: RunSettings| async move { runner.run(&Plan::default(), &settings, stop).await };
-    let mut others = stream::iter(others.map(run)).buffer_unordered(settings.jobs);
+    let mut others = stream::iter(others.into_iter().map(run)).buffer_unordered(settings.jobs);
     while let Some(record) = others.next().await {
         if !clean.add(record?, settings)? {
             clean.records.clear();

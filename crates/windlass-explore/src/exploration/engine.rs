@@ -223,7 +223,8 @@ impl Engine<'_> {
         if task.purpose != Purpose::Plan {
             let patient = quiet::patient(settings.quiet);
             // A step settles once more for what a fault holds back, and may be interrupted shortly before each time.
-            settings.step += 4 * patient.saturating_sub(settings.quiet);
+            // A step may wait for a retry after a minute.
+            settings.step += 4 * patient.saturating_sub(settings.quiet) + quiet::LINGER;
             settings.quiet = patient;
             settings.linger = quiet::LINGER;
         }

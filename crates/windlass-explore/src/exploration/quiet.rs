@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::{history::Repeats, record::Record};
 
-/// The quiet time of the first run without faults. It is long, because a pause that exceeds it is taken for the end of
-/// the step.
+/// The shortest quiet time of the first runs without faults. It is long, because a pause that exceeds it is taken for the
+/// end of the step.
 pub(super) const FIRST: Duration = Duration::from_secs(5);
 /// The time without changes after the last step of a replay. Programs often retry after a minute, and a difference that
 /// a retry removes is no finding.

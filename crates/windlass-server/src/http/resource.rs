@@ -498,9 +498,8 @@ fn is_apply(media_type: &str) -> bool {
 /// Converts a patch for server-side apply to JSON. A large one is converted outside of the runtime.
 async fn json_of_cbor(body: Bytes) -> Result<Bytes, Status> {
     // The message of kube-apiserver calls it YAML, too.
-    let convert = |body: &[u8]| {
-        from_cbor(body).map_err(|error| format!("error decoding YAML: {}", cbor_message(&error, body)))
-    };
+    let convert =
+        |body: &[u8]| from_cbor(body).map_err(|error| format!("error decoding YAML: {}", cbor_message(&error, body)));
     let converted = if body.len() < LARGE { convert(&body) } else { offload(move || convert(&body)).await? };
     converted.map(Bytes::from).map_err(Status::bad_request)
 }

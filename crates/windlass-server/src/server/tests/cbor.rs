@@ -166,15 +166,14 @@ async fn bodies_that_are_not_cbor_are_bad_requests() {
     let patch = ("application/apply-patch+cbor", vec![0xa1]);
     let answer = ask(&service, "PATCH", &path, CBOR, patch).await;
     let message = answer.json()["message"].as_str().unwrap().to_owned();
-    assert_eq!(
-        (answer.code, &*message),
-        (400, "error decoding YAML: unexpected EOF")
-    );
+    assert_eq!((answer.code, &*message), (400, "error decoding YAML: unexpected EOF"));
     let mut trailing = from_json(config_map("a").to_string().as_bytes()).unwrap();
     let length = trailing.len();
     trailing.extend([0x01, 0x02]);
     let extraneous = format!("cbor: 2 bytes of extraneous data starting at index {length}");
-    for (body, problem) in [(Vec::new(), "EOF"), (vec![0xff], "cbor: unexpected \"break\" code"), (trailing, &extraneous)] {
+    for (body, problem) in
+        [(Vec::new(), "EOF"), (vec![0xff], "cbor: unexpected \"break\" code"), (trailing, &extraneous)]
+    {
         let answer = ask(&service, "POST", WEBSITES, CBOR, (CBOR, body)).await;
         let message = answer.json()["message"].as_str().unwrap().to_owned();
         assert!(message.contains(&format!(" group/version/kind: {problem} (")), "{message}");
