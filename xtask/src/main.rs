@@ -9,6 +9,7 @@ mod cargo;
 mod contracts;
 mod features;
 mod graph;
+mod targets;
 mod handling;
 mod rows;
 
@@ -74,7 +75,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Check that each dependency between crates is permitted by the table in ARCHITECTURE.md
+    /// Check that each dependency between crates is permitted by the table in ARCHITECTURE.md, and that programs without
+    /// tests are not compiled as tests
     Graph,
     /// Check the comparison in docs/comparison.md, its counts in README, and the contract tables: all rows exist, and
     /// every yes names a test
@@ -255,7 +257,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
-        Task::Graph => graph::check().and_then(|()| modules::check()),
+        Task::Graph => graph::check().and_then(|()| modules::check()).and_then(|()| targets::check()),
         Task::Rows => rows::check().and_then(|()| contracts::check()),
         Task::Features { complete: true } => features::check(features::Extent::Complete),
         Task::Features { .. } => features::check(features::Extent::Quick),
