@@ -74,10 +74,12 @@ pub(crate) fn build_minor(minor: &Minor) -> Result<PathBuf> {
 }
 
 /// Runs a program of `tools/` with arguments, built with the Go types of a minor version, and returns its output.
+///
+/// With `-trimpath`, Go's build cache has the packages of the control plane, which are built with it.
 pub(crate) fn output_of(minor: Option<&Minor>, program: &str, arguments: &[&str]) -> Result<Vec<u8>> {
     let module = minor.map_or_else(Module::tools, Minor::module);
     let run = Command::new("go")
-        .args(["run", "-modfile", &module.file, program])
+        .args(["run", "-trimpath", "-buildvcs=false", "-modfile", &module.file, program])
         .args(arguments)
         .current_dir(&module.directory)
         .output()
