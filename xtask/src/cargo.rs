@@ -1,6 +1,6 @@
 //! Cargo commands for the tasks.
 
-use std::{env, process::Command};
+use std::{env, ffi::OsString, path::Path, process::Command};
 
 use serde_json::Value;
 
@@ -26,6 +26,19 @@ pub(crate) fn as_in_a_shell(command: &mut Command) {
             command.env_remove(name);
         }
     }
+}
+
+/// Returns the variables with which cargo compiles the crates of a workspace with clippy and denies warnings. They are
+/// those of `cargo clippy -- --deny warnings`.
+pub(crate) fn lints() -> Result<[(&'static str, OsString); 2]> {
+    let rustc = env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
+    let output = Command::new(rustc).args(["--print", "sysroot"]).output()?;
+    let driver = Path::new(String::from_utf8(output.stdout)?.trim()).join("bin").join("clippy-driver");
+    if !driver.is_file() {
+        return Err(format!("clippy is not installed: there is no {}", driver.display()).into());
+    }
+    let arguments = ["--deny", "warnings"].map(|argument| format!("{argument}__CLIPPY_HACKERY__")).concat();
+    Ok([("RUSTC_WORKSPACE_WRAPPER", driver.into()), ("CLIPPY_ARGS", arguments.into())])
 }
 
 /// Runs a command. Returns an error if it fails.

@@ -13,7 +13,7 @@ use std::{
 
 use crate::{
     Result,
-    cargo::{as_in_a_shell, cargo},
+    cargo::{as_in_a_shell, cargo, lints},
     upstream::root,
 };
 
@@ -24,7 +24,7 @@ const PROJECT: &str = "website-operator";
 /// versions, and two groups that share a kind's name.
 const STEPS: &[Step] = &[
     Step::Windlass(&["init", "--domain", "example.com"]),
-    Step::Cargo(&["clippy", "--all-targets", "--", "--deny", "warnings"]),
+    Step::Lint,
     Step::Windlass(&["create", "api", "--group", "shop", "--version", "v1", "--kind", "Website"]),
     Step::Windlass(&[
         "create",
@@ -62,7 +62,7 @@ const STEPS: &[Step] = &[
     ]),
     Step::Windlass(&["generate", "all", "--check"]),
     Step::Cargo(&["fmt", "--check"]),
-    Step::Cargo(&["clippy", "--all-targets", "--", "--deny", "warnings"]),
+    Step::Lint,
     Step::Cargo(&["test"]),
 ];
 
@@ -70,6 +70,8 @@ const STEPS: &[Step] = &[
 enum Step {
     Windlass(&'static [&'static str]),
     Cargo(&'static [&'static str]),
+    /// `cargo clippy --all-targets -- --deny warnings`, see [`linted`].
+    Lint,
 }
 
 /// The state of the walk-through: the directory, the commands, and the elapsed time.
@@ -101,6 +103,7 @@ pub(crate) fn run(windlass: &Path) -> Result {
                 command.args(*arguments);
                 (command, format!("cargo {}", arguments.join(" ")))
             }
+            Step::Lint => (linted()?, "cargo clippy --all-targets -- --deny warnings, as a build".to_owned()),
         };
         walkthrough.output(&mut command, &typed)?;
     }
@@ -112,6 +115,16 @@ pub(crate) fn run(windlass: &Path) -> Result {
         walkthrough.commands
     );
     Ok(())
+}
+
+/// Returns a build of all targets of a project with clippy as the compiler, and its warnings denied.
+///
+/// `cargo clippy` would check each dependency, which the later steps build anyway. Here they are only built, and only the
+/// project itself is compiled twice.
+fn linted() -> Result<Command> {
+    let mut build = cargo();
+    build.args(["test", "--no-run"]).envs(lints()?);
+    Ok(build)
 }
 
 /// The cargo-deny checks of the project's dependencies.
