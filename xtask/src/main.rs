@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 
 mod cargo;
 mod contracts;
+mod docs;
 mod features;
 mod graph;
 mod targets;
@@ -81,6 +82,8 @@ enum Task {
     /// Check the comparison in docs/comparison.md, its counts in README, and the contract tables: all rows exist, and
     /// every yes names a test
     Rows,
+    /// Build the documentation of the workspace, and fail on warnings
+    Docs,
     /// Build the crate `windlass` without features, and with all for the earliest minor version of Kubernetes
     Features {
         /// Build all crates, also without each single feature, with all minor versions and TLS providers
@@ -258,6 +261,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Graph => graph::check().and_then(|()| modules::check()).and_then(|()| targets::check()),
+        Task::Docs => docs::check(),
         Task::Rows => rows::check().and_then(|()| contracts::check()),
         Task::Features { complete: true } => features::check(features::Extent::Complete),
         Task::Features { .. } => features::check(features::Extent::Quick),
