@@ -84,9 +84,10 @@ enum Task {
     Rows,
     /// Build the documentation of the workspace, and fail on warnings
     Docs,
-    /// Build the crate `windlass` without features, and with all for the earliest minor version of Kubernetes
+    /// Build the crate `windlass` without features, for the earliest minor version of Kubernetes
     Features {
-        /// Build all crates, also without each single feature, with all minor versions and TLS providers
+        /// Build all crates, also with all features and without each single one, and with all minor versions and TLS
+        /// providers
         #[arg(long)]
         complete: bool,
     },
