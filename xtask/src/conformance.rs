@@ -6,7 +6,7 @@ use crate::{
     Result,
     cargo::{cargo, succeed},
     embedded::Embedded,
-    upstream::{Minor, Profile, Upstream},
+    upstream::{Minor, Profile, Upstream, root},
 };
 
 /// The environment variable with the kubeconfig of the second target.
@@ -55,16 +55,16 @@ pub(crate) enum TargetServers {
 /// The tests that run controllers. They act on all objects of a cluster, so they get their own.
 const CONTROLLERS: &str = "loops::";
 
-/// Runs the suite. `rest` contains the arguments of the test binary.
-pub(crate) fn run(against: TargetServers, rest: &[String]) -> Result {
+/// Runs the suite. `program` is the test binary; by default it is built. `rest` contains its arguments.
+pub(crate) fn run(against: TargetServers, program: Option<&Path>, rest: &[String]) -> Result {
     if matches!(against, TargetServers::Both | TargetServers::Upstream) && rest.is_empty() {
-        once(against, &["--skip".to_owned(), CONTROLLERS.to_owned()])?;
-        return once(against, &[CONTROLLERS.to_owned()]);
+        once(against, program, &["--skip".to_owned(), CONTROLLERS.to_owned()])?;
+        return once(against, program, &[CONTROLLERS.to_owned()]);
     }
     if against == TargetServers::Record && rest.is_empty() {
-        return once(against, &["cases::".to_owned()]);
+        return once(against, program, &["cases::".to_owned()]);
     }
-    once(against, rest)
+    once(against, program, rest)
 }
 
 /// Compares the servers' responses to random requests.
@@ -157,11 +157,20 @@ fn compare(program: &str, tell: impl FnOnce(&mut Command)) -> Result {
 }
 
 /// Runs a part of the suite with a new control plane.
-fn once(against: TargetServers, rest: &[String]) -> Result {
-    let mut suite = cargo();
-    // The workload scenarios are recorded and need no embedded server: the tests of the workspace run them.
-    // With the features of the workspace, so that the dependencies are compiled once for all tests.
-    suite.args(["test", "--workspace", "--test", "conformance", "--"]).args(rest);
+fn once(against: TargetServers, program: Option<&Path>, rest: &[String]) -> Result {
+    let mut suite = if let Some(program) = program {
+        let program = program.canonicalize().map_err(|error| format!("{}: {error}", program.display()))?;
+        let mut suite = Command::new(program);
+        suite.current_dir(root().join("conformance"));
+        suite
+    } else {
+        let mut suite = cargo();
+        // The workload scenarios are recorded and need no embedded server: the tests of the workspace run them.
+        // With the features of the workspace, so that the dependencies are compiled once for all tests.
+        suite.args(["test", "--workspace", "--test", "conformance", "--"]);
+        suite
+    };
+    suite.args(rest);
     let upstream = if against == TargetServers::Embedded { None } else { Some(Upstream::start(Profile::Token)?) };
     if let Some(upstream) = &upstream {
         suite.env(TARGET, upstream.kubeconfig()).env(KUBECTL, upstream.kubectl());

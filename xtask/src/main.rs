@@ -253,6 +253,9 @@ enum Task {
         /// Record the responses of the real kube-apiserver instead of comparing (needs Go)
         #[arg(long, conflicts_with = "upstream")]
         record: bool,
+        /// The test binary; by default it is built
+        #[arg(long, value_name = "PROGRAM", conflicts_with = "minor")]
+        suite: Option<PathBuf>,
         /// Arguments for the test binary, such as a filter
         #[arg(last = true)]
         rest: Vec<String>,
@@ -297,10 +300,15 @@ fn main() -> ExitCode {
             kubectl::run(kubectl.as_deref(), windlass.as_deref(), nodes.clone())
         }
         Task::Conformance { minor: Some(minor), rest, .. } => conformance::minor(&minor, &rest),
-        Task::Conformance { record: true, rest, .. } => conformance::run(TargetServers::Record, &rest),
-        Task::Conformance { without_embedded: true, rest, .. } => conformance::run(TargetServers::Upstream, &rest),
-        Task::Conformance { upstream: true, rest, .. } => conformance::run(TargetServers::Both, &rest),
-        Task::Conformance { rest, .. } => conformance::run(TargetServers::Embedded, &rest),
+        Task::Conformance { record, without_embedded, upstream, suite, rest, .. } => {
+            let against = match (record, without_embedded, upstream) {
+                (true, ..) => TargetServers::Record,
+                (_, true, _) => TargetServers::Upstream,
+                (.., true) => TargetServers::Both,
+                _ => TargetServers::Embedded,
+            };
+            conformance::run(against, suite.as_deref(), &rest)
+        }
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
