@@ -357,6 +357,21 @@ mod tests {
     }
 
     #[test]
+    fn token_volumes_do_not_determine_the_order_of_pods() {
+        let state = |volumes: [&str; 2]| {
+            let pods = volumes.iter().zip(["a", "b"]).map(|(volume, node)| {
+                let metadata = json!({"name": format!("web-{volume}"), "generateName": "web-"});
+                let spec = json!({"volumes": [{"name": format!("kube-api-access-{volume}")}], "zone": node});
+                (object(&format!("pods/default/web-{volume}")), json!({"metadata": metadata, "spec": spec}))
+            });
+            let record = ended_with(pods);
+            normal(&record, &Names::new(&record, &Patterns::default()), &Derived::default())
+        };
+        assert_eq!(state(["abcde", "vwxyz"]), state(["vwxyz", "abcde"]));
+        assert_eq!(state(["abcde", "vwxyz"]).values().next().unwrap().len(), 2);
+    }
+
+    #[test]
     fn order_of_service_ports_is_ignored() {
         let state = |ports: Value| {
             let record = ended_with([(object("services/default/a"), json!({"spec": {"ports": ports}}))]);

@@ -7,6 +7,9 @@ use serde_json::Value;
 use super::Patterns;
 use crate::record::{ObjectName, Record};
 
+/// The prefix of the volume with the token of a pod, to which the API server appends random characters.
+const TOKEN_VOLUME: &str = "kube-api-access-";
+
 /// The length of a UID.
 const UID: usize = 36;
 
@@ -88,6 +91,9 @@ impl Names {
         }
         if text.len() >= "2026-01-01T00:00:00Z".len() && text.parse::<jiff::Timestamp>().is_ok() {
             return Some("a time".to_owned());
+        }
+        if text.strip_prefix(TOKEN_VOLUME).is_some_and(|suffix| suffix.len() == 5) {
+            return Some(format!("{TOKEN_VOLUME}*"));
         }
         let starred = self.starred(text);
         (starred != text).then_some(starred)
