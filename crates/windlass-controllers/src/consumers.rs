@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimVol
 use serde::{Deserialize, de::IgnoredAny};
 use windlass_api::{ObjectExt, ObjectRef};
 use windlass_cache::{Cached, Index, Lister, UnknownIndex};
-use windlass_runtime::Watch;
+use windlass_runtime::{Cluster, Result, Watch};
 
 /// Indexes pods by the claims that they use.
 static BY_CLAIM: LazyLock<Index<Pod>> =
@@ -57,13 +57,18 @@ pub(crate) fn consumers() -> Watch<Pod> {
     Watch::all().index(BY_CLAIM.clone())
 }
 
+/// Adds the index of [`consumers_of`] to the cache of pods, for tasks that are no controllers.
+pub(crate) async fn index_pods(cluster: &Cluster) -> Result<()> {
+    cluster.index(BY_CLAIM.clone()).await
+}
+
 /// Returns the pods that use a claim. Takes time in proportion to their number.
 ///
 /// Returns an error if the pods are not watched with [`consumers`].
 pub(crate) fn consumers_of(
     pods: &Lister<Pod>,
     claim: &ObjectRef<PersistentVolumeClaim>,
-) -> Result<Vec<Cached<Pod>>, UnknownIndex> {
+) -> std::result::Result<Vec<Cached<Pod>>, UnknownIndex> {
     pods.by_index(BY_CLAIM.name(), &claim.to_string())
 }
 

@@ -21,7 +21,7 @@ use k8s_openapi::api::{
 };
 use windlass_api::{ObjectExt, ObjectRef};
 use windlass_cache::{Cached, Index, Lister};
-use windlass_runtime::{Context, Controller, Manager, Watch};
+use windlass_runtime::{Cluster, Context, Controller, Manager, Watch};
 
 pub(crate) use self::claim::{DEFAULT_CLASS, is_default, reserved, waits_for_consumer};
 use self::{claim::Binder, volume::Reclaimer};
@@ -100,6 +100,11 @@ pub(crate) fn add_to(manager: &mut Manager) {
 /// Returns a watch of the volumes, with the index by claim.
 pub(crate) fn volumes() -> Watch<PersistentVolume> {
     Watch::all().index(BY_CLAIM.clone())
+}
+
+/// Adds the index of [`candidates`] to the cache of volumes, for tasks that are no controllers.
+pub(crate) async fn index_volumes(cluster: &Cluster) -> windlass_runtime::Result<()> {
+    cluster.index(BY_CLAIM.clone()).await
 }
 
 /// Returns a watch of the claims, with the index by volume.

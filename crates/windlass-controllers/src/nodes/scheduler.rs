@@ -63,8 +63,8 @@ use super::{
     storage::Storage,
 };
 use crate::{
-    consumers::consumers,
-    volumes::{claims, volumes},
+    consumers::index_pods,
+    volumes::{claims, index_volumes, volumes},
 };
 
 /// The name in logs, and the field manager.
@@ -119,10 +119,12 @@ struct Scheduler {
 async fn run(running: RunnableContext, storage: Storage) -> Result<()> {
     let cluster = running.cluster();
     let (sender, mut events) = unbounded_channel();
-    let watch = match storage {
-        Storage::None => Watch::<Pod>::all(),
-        Storage::Simulated => consumers(),
-    };
+    if storage == Storage::Simulated {
+        // The controller that binds claims adds the same ones, but may run in another program.
+        index_pods(cluster).await?;
+        index_volumes(cluster).await?;
+    }
+    let watch = Watch::<Pod>::all();
     let pods = cluster.informer(&watch).store();
     let mut handlers = vec![
         handle(&running, &sender, &watch, Event::Pod),

@@ -276,3 +276,33 @@ async fn a_pod_with_an_ephemeral_volume_runs_with_its_claim() {
     assert!(is_bound(&claim) && claim.owner_references()[0].kind == "Pod", "{claim:?}");
     env.stop().await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn pod_is_scheduled_once_another_program_has_bound_its_claim() {
+    let env = Environment::start().await;
+    for controllers in
+        [Controllers::of([BuiltIn::Nodes]).nodes(1).binder_elsewhere(), Controllers::of([BuiltIn::PersistentVolume])]
+    {
+        let mut manager = env.manager();
+        controllers.add_to(&mut manager);
+        env.run(manager);
+    }
+    let client = env.client();
+    env.eventually::<StorageClass>("standard", |_| true).await;
+    let spec = json!({
+        "containers": [{"name": "db", "image": "db"}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+    });
+    create::<Pod>(&client, json!({"metadata": {"name": "db", "namespace": "default"}, "spec": spec})).await.unwrap();
+    let is_unschedulable = |pod: &Pod| {
+        let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+        conditions.is_some_and(|conditions| conditions.iter().any(|condition| condition.status == "False"))
+    };
+    env.eventually::<Pod>("db", is_unschedulable).await;
+    let mut claim = claim("data");
+    claim["spec"]["storageClassName"] = json!("standard");
+    create::<PersistentVolumeClaim>(&client, claim).await.unwrap();
+    let runs = |pod: &Pod| pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"));
+    env.eventually::<Pod>("db", runs).await;
+    env.stop().await.unwrap();
+}

@@ -103,7 +103,7 @@ impl Scheduler {
             }
             Event::Budget(change) => self.budget_changed(change),
             Event::Claim(claim) => {
-                // The store belongs to a watch with this index.
+                // The scheduler has added the index at its start.
                 for pod in consumers_of(&self.writer.pods, &claim).unwrap_or_default() {
                     self.queue.activate(pod.key());
                 }
