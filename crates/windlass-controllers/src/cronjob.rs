@@ -30,6 +30,7 @@ use self::{
     schedule::Schedule,
 };
 use crate::{
+    confirmed::Confirmed,
     error::{ReconcileError, await_newer_state},
     job::end,
     pod_control::{is_namespace_terminating, server_message},
@@ -44,7 +45,7 @@ const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 /// Adds the controller to a manager.
 pub(crate) fn add_to(manager: &mut Manager) {
     let recorder = manager.cluster().recorder("cronjob-controller");
-    let jobs = Arc::new(CronJobs { recorder, versions: Versions::default() });
+    let jobs = Arc::new(CronJobs { recorder, versions: Versions::default(), confirmed: Confirmed::default() });
     manager.add(Controller::<CronJob>::new().named("cronjob").owns::<Job>().concurrency(WORKERS).reconcile_keys(
         move |key, cx| {
             let jobs = Arc::clone(&jobs);
@@ -59,11 +60,13 @@ struct CronJobs {
     recorder: Recorder,
     /// The last written versions of the cron jobs; their status holds the last scheduled time.
     versions: Versions,
+    confirmed: Confirmed,
 }
 
 async fn reconcile(key: ObjectRef<CronJob>, cx: Context, jobs: Arc<CronJobs>) -> Result<Action, ReconcileError> {
     let Some(cron) = cx.store::<CronJob>().get(&key).map(|cron| cron.get()).transpose()? else {
         jobs.versions.forget(key.key());
+        jobs.confirmed.forget(key.key());
         return Ok(Action::await_change());
     };
     if !jobs.versions.caught_up(key.key(), &*cron) {
@@ -172,6 +175,8 @@ impl Sync<'_> {
         if is_begun {
             return Ok(());
         }
+        // The job may have been created since an earlier state, and deleted again.
+        self.jobs.confirmed.ensure(self.cx, &self.cron).await?;
         match self.cron.spec.concurrency_policy.as_deref() {
             Some("Forbid") if !active.is_empty() => {
                 let message = "Not starting job because prior execution is running and concurrency policy is Forbid";

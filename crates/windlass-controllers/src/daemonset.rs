@@ -11,7 +11,11 @@ mod eligibility;
 mod plan;
 mod status;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, DaemonSet},
@@ -19,16 +23,16 @@ use k8s_openapi::api::{
 };
 use windlass_api::{LabelSelector, ObjectExt, ObjectKey, ObjectRef};
 use windlass_cache::Cached;
-use windlass_client::Error;
 use windlass_runtime::{Action, Context, Controller, Manager, Watch, events::Note};
 
 use self::{
     backoff::Backoffs,
-    eligibility::Requirements,
+    eligibility::{Eligibility, Requirements},
     history::History,
     plan::{Observed, Plan},
 };
 use crate::{
+    confirmed::Confirmed,
     error::{ReconcileError, await_newer_state},
     expectations::Expectations,
     ownership,
@@ -47,7 +51,12 @@ pub(crate) fn add_to(manager: &mut Manager) {
     let known = manager.cluster().informer::<DaemonSet>(&Watch::all()).store();
     let all = known.clone();
     let control = PodControl::new(manager.cluster().recorder("daemonset-controller"));
-    let sets = Arc::new(Sets { control, versions: Versions::default(), backoffs: Backoffs::default() });
+    let sets = Arc::new(Sets {
+        control,
+        versions: Versions::default(),
+        confirmed: Confirmed::default(),
+        backoffs: Backoffs::default(),
+    });
     manager.add(
         Controller::<DaemonSet>::new()
             .named("daemonset")
@@ -74,6 +83,7 @@ struct Sets {
     control: PodControl,
     /// The last written versions of the daemon sets; their status holds the count of name collisions.
     versions: Versions,
+    confirmed: Confirmed,
     backoffs: Backoffs,
 }
 
@@ -81,6 +91,7 @@ async fn reconcile(key: ObjectRef<DaemonSet>, cx: Context, sets: Arc<Sets>) -> R
     let Some(set) = cx.store::<DaemonSet>().get(&key).map(|set| set.get()).transpose()? else {
         sets.control.forget(key.key());
         sets.versions.forget(key.key());
+        sets.confirmed.forget(key.key());
         sets.backoffs.forget(key.key());
         return Ok(Action::await_change());
     };
@@ -94,7 +105,7 @@ async fn reconcile(key: ObjectRef<DaemonSet>, cx: Context, sets: Arc<Sets>) -> R
         return Ok(Action::await_change());
     }
     let candidates = ownership::candidates::<DaemonSet, Pod>(&cx, &*set)?;
-    if !sets.control.caught_up(key.key(), &candidates) || !sets.versions.caught_up(key.key(), &*set) {
+    if !sets.control.caught_up(key.key(), &*set, &candidates) || !sets.versions.caught_up(key.key(), &*set) {
         return Ok(Action::requeue_after(Expectations::timeout()));
     }
     let Some(history) = History::of(&cx, &set, &selector).await? else { return Ok(Action::await_change()) };
@@ -133,7 +144,7 @@ struct Sync<'c> {
 impl Sync<'_> {
     /// Creates missing pods and deletes surplus pods; if there are none, replaces outdated pods. Also returns the
     /// remaining back-off of failed pods.
-    async fn act(&self) -> (Result<(), Error>, Option<Duration>) {
+    async fn act(&self) -> (Result<(), ReconcileError>, Option<Duration>) {
         let keep = self.observed.keep();
         let (ended, wait) = self.of_ended(&keep);
         if !keep.create.is_empty() || !keep.delete.is_empty() || !ended.is_empty() {
@@ -168,12 +179,33 @@ impl Sync<'_> {
         (ended, wait)
     }
 
-    async fn write(&self, create: &[String], delete: &[Arc<Pod>]) -> Result<(), Error> {
+    async fn write(&self, create: &[String], delete: &[Arc<Pod>]) -> Result<(), ReconcileError> {
         let Observed { set, hash, .. } = self.observed;
+        if !create.is_empty() || !delete.is_empty() {
+            self.sets.confirmed.ensure(self.cx, set).await?;
+            self.ensure_ineligible(delete).await?;
+        }
         let new = create.iter().take(BURST).map(|node| eligibility::pod(set, hash, node)).collect();
         let created = self.sets.control.create(self.cx, set, new).await;
         let deleted = self.sets.control.delete(self.cx, set, &delete[..delete.len().min(BURST)]).await;
-        created.failure.or(deleted.failure).map_or(Ok(()), Err)
+        created.failure.or(deleted.failure).map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Fails with [`ReconcileError::StaleCache`] if pods are to leave a node that the server classifies differently from the
+    /// cache.
+    async fn ensure_ineligible(&self, delete: &[Arc<Pod>]) -> Result<(), ReconcileError> {
+        let Observed { set, eligibility_by_node, .. } = &self.observed;
+        let nodes: BTreeSet<&str> = delete.iter().filter_map(|pod| eligibility::node_of(pod)).collect();
+        let known = |node: &str| eligibility_by_node.get(node).copied();
+        let wanted = Requirements::of(set);
+        for node in nodes.into_iter().filter(|node| known(node).is_none_or(|known| known == Eligibility::Leave)) {
+            // The role of the controller permits no get.
+            let live = self.cx.live().list::<Node>().fields(format!("metadata.name={node}")).await?;
+            if live.items.first().map(|live| wanted.eligibility(live)) != known(node) {
+                return Err(ReconcileError::StaleCache { what: format!("the last change of Node {node}") });
+            }
+        }
+        Ok(())
     }
 
     async fn write_status(&self) -> Result<(), ReconcileError> {

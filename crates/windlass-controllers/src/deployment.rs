@@ -29,6 +29,7 @@ use self::{
     status::Progress,
 };
 use crate::{
+    confirmed::Confirmed,
     error::{ReconcileError, await_newer_state},
     expectations::{Expectations, Seen},
     ownership, pods,
@@ -45,6 +46,7 @@ pub(crate) fn add_to(manager: &mut Manager) {
         recorder: manager.cluster().recorder("deployment-controller"),
         expectations: Expectations::default(),
         versions: Versions::default(),
+        confirmed: Confirmed::default(),
     });
     manager.add(
         Controller::<Deployment>::new()
@@ -69,6 +71,7 @@ struct Memory {
     expectations: Expectations,
     /// The versions of the deployments at their last status write.
     versions: Versions,
+    confirmed: Confirmed,
 }
 
 /// Returns the deployment of a terminating pod, by way of its replica set.
@@ -85,6 +88,7 @@ async fn reconcile(key: ObjectRef<Deployment>, cx: Context, memory: Arc<Memory>)
     let Some(deployment) = cx.store::<Deployment>().get(&key).map(|found| found.get()).transpose()? else {
         memory.expectations.forget(key.key());
         memory.versions.forget(key.key());
+        memory.confirmed.forget(key.key());
         return Ok(Action::await_change());
     };
     let Some(selector) = selector(&deployment)? else {
@@ -135,7 +139,8 @@ impl Memory {
             Some(set) if set.meta().is_deleting() => Seen::Deleting,
             Some(_) => Seen::Alive,
         };
-        self.versions.caught_up(key.key(), deployment) && self.expectations.satisfied(key.key(), seen)
+        self.versions.caught_up(key.key(), deployment)
+            && self.expectations.satisfied(key.key(), deployment.uid().unwrap_or_default(), seen)
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) struct Expectations {
 
 #[derive(Debug)]
 struct Expected {
+    /// The UID of the owner. A recreated owner has other objects, and expects nothing.
+    owner: String,
     created: HashSet<Arc<str>>,
     deleted: HashSet<Arc<str>>,
     /// The time when the last of them was recorded.
@@ -42,14 +44,14 @@ pub(crate) enum Seen {
 }
 
 impl Expectations {
-    /// Records that the controller created an object for `owner`.
-    pub(crate) fn created(&self, owner: &ObjectKey, uid: &str) {
-        self.record(owner, |expected| expected.created.insert(uid.into()));
+    /// Records that the controller created an object for the owner with the UID `of`.
+    pub(crate) fn created(&self, owner: &ObjectKey, of: &str, uid: &str) {
+        self.record(owner, of, |expected| expected.created.insert(uid.into()));
     }
 
-    /// Records that the controller deleted an object of `owner`.
-    pub(crate) fn deleted(&self, owner: &ObjectKey, uid: &str) {
-        self.record(owner, |expected| expected.deleted.insert(uid.into()));
+    /// Records that the controller deleted an object of the owner with the UID `of`.
+    pub(crate) fn deleted(&self, owner: &ObjectKey, of: &str, uid: &str) {
+        self.record(owner, of, |expected| expected.deleted.insert(uid.into()));
     }
 
     /// Returns `true` if nothing is expected for an owner.
@@ -57,10 +59,15 @@ impl Expectations {
         !self.owners.lock().contains_key(owner)
     }
 
-    /// Drops the expectations that the cache fulfils by now, and returns `true` if none is left.
-    pub(crate) fn satisfied(&self, owner: &ObjectKey, seen: impl Fn(&str) -> Seen) -> bool {
+    /// Drops the expectations that the cache fulfils by now, and those of an earlier owner of the same name. Returns `true`
+    /// if none is left.
+    pub(crate) fn satisfied(&self, owner: &ObjectKey, of: &str, seen: impl Fn(&str) -> Seen) -> bool {
         let mut owners = self.owners.lock();
         let Some(expected) = owners.get_mut(owner) else { return true };
+        if expected.owner != of {
+            owners.remove(owner);
+            return true;
+        }
         expected.created.retain(|uid| seen(uid) == Seen::Absent);
         expected.deleted.retain(|uid| seen(uid) == Seen::Alive);
         let nothing_left = expected.created.is_empty() && expected.deleted.is_empty();
@@ -81,10 +88,18 @@ impl Expectations {
         self.owners.lock().remove(owner);
     }
 
-    fn record(&self, owner: &ObjectKey, add: impl FnOnce(&mut Expected) -> bool) {
+    fn record(&self, owner: &ObjectKey, of: &str, add: impl FnOnce(&mut Expected) -> bool) {
         let mut owners = self.owners.lock();
-        let fresh = || Expected { created: HashSet::new(), deleted: HashSet::new(), since: Instant::now() };
+        let fresh = || Expected {
+            owner: of.to_owned(),
+            created: HashSet::new(),
+            deleted: HashSet::new(),
+            since: Instant::now(),
+        };
         let expected = owners.entry_ref(owner).or_insert_with(fresh);
+        if expected.owner != of {
+            *expected = fresh();
+        }
         expected.since = Instant::now();
         add(expected);
     }
@@ -97,24 +112,24 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn owner_waits_for_its_expectations() {
         let (expectations, owner) = (Expectations::default(), ObjectKey::new("rs").within("n"));
-        assert!(expectations.satisfied(&owner, |_| Seen::Absent));
-        expectations.created(&owner, "a");
-        expectations.deleted(&owner, "b");
+        assert!(expectations.satisfied(&owner, "uid", |_| Seen::Absent));
+        expectations.created(&owner, "uid", "a");
+        expectations.deleted(&owner, "uid", "b");
         let lagging = |uid: &str| if uid == "b" { Seen::Alive } else { Seen::Absent };
-        assert!(!expectations.satisfied(&owner, lagging));
-        assert!(!expectations.satisfied(&owner, |_| Seen::Alive), "b is not deleted yet");
-        assert!(expectations.satisfied(&owner, |_| Seen::Deleting));
-        assert!(expectations.satisfied(&owner, lagging), "what was seen once is not expected again");
+        assert!(!expectations.satisfied(&owner, "uid", lagging));
+        assert!(!expectations.satisfied(&owner, "uid", |_| Seen::Alive), "b is not deleted yet");
+        assert!(expectations.satisfied(&owner, "uid", |_| Seen::Deleting));
+        assert!(expectations.satisfied(&owner, "uid", lagging), "what was seen once is not expected again");
     }
 
     #[tokio::test(start_paused = true)]
     async fn expectation_expires() {
         let (expectations, owner) = (Expectations::default(), ObjectKey::new("rs"));
-        expectations.created(&owner, "a");
+        expectations.created(&owner, "uid", "a");
         tokio::time::advance(TIMEOUT.checked_sub(Duration::from_secs(1)).unwrap()).await;
-        assert!(!expectations.satisfied(&owner, |_| Seen::Absent));
+        assert!(!expectations.satisfied(&owner, "uid", |_| Seen::Absent));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(expectations.satisfied(&owner, |_| Seen::Absent));
+        assert!(expectations.satisfied(&owner, "uid", |_| Seen::Absent));
     }
 
     #[test]
@@ -123,9 +138,20 @@ mod tests {
         let _guard = runtime.enter();
         let expectations = Expectations::default();
         let (one, other) = (ObjectKey::new("one"), ObjectKey::new("other"));
-        expectations.created(&one, "a");
-        assert!(expectations.satisfied(&other, |_| Seen::Absent));
+        expectations.created(&one, "uid", "a");
+        assert!(expectations.satisfied(&other, "uid", |_| Seen::Absent));
         expectations.forget(&one);
-        assert!(expectations.satisfied(&one, |_| Seen::Absent));
+        assert!(expectations.satisfied(&one, "uid", |_| Seen::Absent));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn recreated_owner_expects_nothing() {
+        let (expectations, owner) = (Expectations::default(), ObjectKey::new("rs"));
+        expectations.created(&owner, "uid", "a");
+        assert!(!expectations.satisfied(&owner, "uid", |_| Seen::Absent));
+        assert!(expectations.satisfied(&owner, "another", |_| Seen::Absent));
+        expectations.created(&owner, "uid", "a");
+        expectations.created(&owner, "another", "b");
+        assert!(expectations.satisfied(&owner, "another", |uid| if uid == "b" { Seen::Alive } else { Seen::Absent }));
     }
 }

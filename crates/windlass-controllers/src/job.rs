@@ -32,6 +32,7 @@ use self::{
     tracking::Change,
 };
 use crate::{
+    confirmed::Confirmed,
     error::{ReconcileError, await_newer_state},
     expectations::Expectations,
     ownership,
@@ -47,7 +48,7 @@ const LEAST_WAIT: Duration = Duration::from_secs(1);
 pub(crate) fn add_to(manager: &mut Manager) {
     let known = manager.cluster().informer::<Job>(&Watch::all()).store();
     let control = PodControl::new(manager.cluster().recorder("job-controller"));
-    let jobs = Arc::new(Jobs { control, memory: Memory::default() });
+    let jobs = Arc::new(Jobs { control, memory: Memory::default(), confirmed: Confirmed::default() });
     manager.add(
         Controller::<Job>::new()
             .named("job")
@@ -69,12 +70,14 @@ pub(crate) fn add_to(manager: &mut Manager) {
 struct Jobs {
     control: PodControl,
     memory: Memory,
+    confirmed: Confirmed,
 }
 
 async fn reconcile(key: ObjectRef<Job>, cx: Context, jobs: Arc<Jobs>) -> Result<Action, ReconcileError> {
     let Some(job) = cx.store::<Job>().get(&key).map(|job| job.get()).transpose()? else {
         jobs.control.forget(key.key());
         jobs.memory.forget(key.key());
+        jobs.confirmed.forget(key.key());
         return Ok(Action::await_change());
     };
     if spec::is_managed_elsewhere(&job) {
@@ -82,6 +85,7 @@ async fn reconcile(key: ObjectRef<Job>, cx: Context, jobs: Arc<Jobs>) -> Result<
     }
     if end(&job).is_some() {
         jobs.memory.forget(key.key());
+        jobs.confirmed.forget(key.key());
         return Ok(Action::await_change());
     }
     if !spec::has_known_mode(&job) {
@@ -91,7 +95,7 @@ async fn reconcile(key: ObjectRef<Job>, cx: Context, jobs: Arc<Jobs>) -> Result<
     }
     let Some(selector) = selector(&job)? else { return Ok(Action::await_change()) };
     let candidates = ownership::candidates::<Job, Pod>(&cx, &*job)?;
-    let caught_up = jobs.control.caught_up(key.key(), &candidates);
+    let caught_up = jobs.control.caught_up(key.key(), &*job, &candidates);
     let pods = pods_of(&cx, &job, &selector, candidates).await?;
     if !caught_up || !jobs.memory.caught_up(key.key(), &job, &pods) {
         return Ok(Action::requeue_after(Expectations::timeout()));
@@ -144,6 +148,7 @@ impl Sync<'_> {
     async fn act(&mut self) -> Result<Option<Error>, ReconcileError> {
         if self.observed.verdict.is_some() {
             let active = self.observed.active.clone();
+            self.ensure_current(active.len()).await?;
             let WriteOutcome { pods, failure } = self.jobs.control.delete(self.cx, &self.observed.job, &active).await;
             self.observed.record_deleted(&pods);
             if failure.is_some() {
@@ -154,7 +159,7 @@ impl Sync<'_> {
         let mut is_looked_after = false;
         let mut failure = None;
         if !self.observed.job.is_deleting() {
-            failure = self.manage().await;
+            failure = self.manage().await?;
             is_looked_after = true;
         }
         if self.observed.is_complete() {
@@ -167,20 +172,27 @@ impl Sync<'_> {
         Ok(failure)
     }
 
-    async fn manage(&mut self) -> Option<Error> {
-        match plan(&self.observed, self.now) {
+    /// Checks that the job is the current one. Called before pods are created or deleted.
+    async fn ensure_current(&self, pods: usize) -> Result<(), ReconcileError> {
+        if pods == 0 { Ok(()) } else { self.jobs.confirmed.ensure(self.cx, &self.observed.job).await }
+    }
+
+    async fn manage(&mut self) -> Result<Option<Error>, ReconcileError> {
+        Ok(match plan(&self.observed, self.now) {
             Plan::Rest => None,
             Plan::Wait(wait) => {
                 self.wait = Some(wait.max(LEAST_WAIT));
                 None
             }
             Plan::Create(pods) => {
+                self.ensure_current(pods.len()).await?;
                 let written = self.jobs.control.create(self.cx, &self.observed.job, pods).await;
                 self.observed.counts.active += observed::count(written.pods.iter());
                 written.failure
             }
             // Surplus pods do not count as failed: their finalizer is removed first.
             Plan::Delete(pods) => {
+                self.ensure_current(pods.len()).await?;
                 let mut released = Vec::new();
                 let outcome = tracking::release_all(self.cx, &pods, |pod| released.push(Arc::clone(pod))).await;
                 for pod in &released {
@@ -190,7 +202,7 @@ impl Sync<'_> {
                 self.observed.record_deleted(&written.pods);
                 outcome.err().or(written.failure)
             }
-        }
+        })
     }
 
     fn record_suspension(&mut self) {

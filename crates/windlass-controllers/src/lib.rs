@@ -15,6 +15,7 @@
 //! ownership     owners and their dependents
 //! revisions     the revisions of a workload
 //! expectations  writes that the caches do not show yet
+//! confirmed     owners that were compared with the server since the start
 //! versions      the versions of own writes
 //! consumers     claims and the pods that use them
 //! selector      label selectors
@@ -31,6 +32,7 @@ mod pods;
 mod pods_by_node;
 mod revisions;
 mod selector;
+mod confirmed;
 mod versions;
 
 mod autoscaler;

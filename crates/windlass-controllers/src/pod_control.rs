@@ -46,12 +46,12 @@ impl PodControl {
     }
 
     /// Reports whether these cached pods reflect all writes for the owner.
-    pub(crate) fn caught_up(&self, owner: &ObjectKey, pods: &[Cached<Pod>]) -> bool {
-        if self.expectations.are_empty(owner) {
+    pub(crate) fn caught_up<O: Resource>(&self, key: &ObjectKey, owner: &O, pods: &[Cached<Pod>]) -> bool {
+        if self.expectations.are_empty(key) {
             return true;
         }
         let known: HashMap<_, _> = pods.iter().map(|pod| (pod.meta().uid(), pod.meta().is_deleting())).collect();
-        self.expectations.satisfied(owner, |uid| match known.get(&Uid::new(uid)) {
+        self.expectations.satisfied(key, owner.uid().unwrap_or_default(), |uid| match known.get(&Uid::new(uid)) {
             None => Seen::Absent,
             Some(true) => Seen::Deleting,
             Some(false) => Seen::Alive,
@@ -65,7 +65,7 @@ impl PodControl {
 
     /// Creates pods in batches of growing size, so that an invalid template is rejected once, not a hundred times.
     pub(crate) async fn create<O: Resource>(&self, cx: &Context, owner: &O, pods: Vec<Pod>) -> WriteOutcome {
-        let key = owner.object_ref();
+        let (key, of) = (owner.object_ref(), owner.uid().unwrap_or_default());
         let mut written = WriteOutcome::default();
         let (mut rest, mut batch) = (&*pods, FIRST_BATCH);
         while !rest.is_empty() && written.failure.is_none() {
@@ -73,7 +73,7 @@ impl PodControl {
             for outcome in join_all(now.iter().map(|pod| async { cx.client().create(pod).await })).await {
                 match outcome {
                     Ok(pod) => {
-                        self.expectations.created(key.key(), pod.uid().unwrap_or_default());
+                        self.expectations.created(key.key(), of, pod.uid().unwrap_or_default());
                         let message = format!("Created pod: {}", pod.name());
                         self.recorder.record(owner, Note::normal("SuccessfulCreate", message));
                         written.pods.push(Arc::new(pod));
@@ -93,12 +93,12 @@ impl PodControl {
 
     /// Deletes all pods at once. A pod that is gone or was recreated counts as deleted.
     pub(crate) async fn delete<O: Resource>(&self, cx: &Context, owner: &O, pods: &[Arc<Pod>]) -> WriteOutcome {
-        let key = owner.object_ref();
+        let (key, of) = (owner.object_ref(), owner.uid().unwrap_or_default());
         let deletions = pods.iter().map(|pod| async {
             let uid = pod.uid().unwrap_or_default();
             match cx.client().delete::<Pod>(pod.object_ref()).uid(uid).await {
                 Ok(_) => {
-                    self.expectations.deleted(key.key(), uid);
+                    self.expectations.deleted(key.key(), of, uid);
                     let message = format!("Deleted pod: {}", pod.name());
                     self.recorder.record(owner, Note::normal("SuccessfulDelete", message));
                     Ok(Arc::clone(pod))

@@ -23,6 +23,7 @@ use windlass_runtime::{Action, Context, Controller, Manager, Watch};
 
 use self::readiness::{KnownReadiness, Replica};
 use crate::{
+    confirmed::Confirmed,
     error::{ReconcileError, await_newer_state},
     expectations::Expectations,
     ownership,
@@ -66,7 +67,12 @@ pub(crate) fn add_legacy_to(manager: &mut Manager) {
 fn add<K: Replicated>(manager: &mut Manager) {
     let sets = manager.cluster().informer::<K>(&Watch::all()).store();
     let control = PodControl::new(manager.cluster().recorder(K::COMPONENT));
-    let replicas = Arc::new(Replicas { control, versions: Versions::default(), readiness: KnownReadiness::default() });
+    let replicas = Arc::new(Replicas {
+        control,
+        versions: Versions::default(),
+        confirmed: Confirmed::default(),
+        readiness: KnownReadiness::default(),
+    });
     manager.add(
         Controller::<K>::new()
             .named(K::CONTROLLER)
@@ -88,6 +94,7 @@ struct Replicas {
     control: PodControl,
     /// The versions of the sets at their last status write.
     versions: Versions,
+    confirmed: Confirmed,
     readiness: KnownReadiness,
 }
 
@@ -99,6 +106,7 @@ async fn reconcile<K: Replicated>(
     let Some(set) = cx.store::<K>().get(&key) else {
         replicas.control.forget(key.key());
         replicas.versions.forget(key.key());
+        replicas.confirmed.forget(key.key());
         replicas.readiness.forget(key.key());
         return Ok(Action::await_change());
     };
@@ -110,7 +118,7 @@ async fn reconcile<K: Replicated>(
 
     let candidates = ownership::candidates::<K, Pod>(&cx, &*set)?;
     // The events of the pending writes trigger further reconciles. The status is written once all of them are visible.
-    if !replicas.control.caught_up(key.key(), &candidates) || !replicas.versions.caught_up(key.key(), &*set) {
+    if !replicas.control.caught_up(key.key(), &*set, &candidates) || !replicas.versions.caught_up(key.key(), &*set) {
         return Ok(Action::requeue_after(Expectations::timeout()));
     }
     let claimed = ownership::claim_all(cx.live(), &*set, &selector, candidates).await?;
@@ -118,8 +126,7 @@ async fn reconcile<K: Replicated>(
     let alive: Vec<_> =
         claimed.iter().zip(&owned).filter(|(_, replica)| replica.is_active()).map(|(pod, _)| pod).collect();
     let (active, ending): (Vec<_>, Vec<_>) = owned.into_iter().partition(Replica::is_active);
-    let scaling =
-        if set.is_deleting() { Ok(Scaled::Not) } else { scale(&cx, &replicas.control, &*set, &alive).await? };
+    let scaling = if set.is_deleting() { Ok(Scaled::Not) } else { scale(&cx, &replicas, &*set, &alive).await? };
     if matches!(scaling, Ok(Scaled::Up)) {
         return Ok(Action::requeue_after(Expectations::timeout()));
     }
@@ -177,27 +184,30 @@ impl ScaleFailure {
     }
 }
 
-/// Creates missing pods, or deletes surplus ones. The outer error is that of a pod that cannot be decoded.
+/// Creates missing pods, or deletes surplus ones. The outer error is a stale cache, or a pod that cannot be decoded.
 async fn scale<K: Replicated>(
     cx: &Context,
-    replicas: &PodControl,
+    replicas: &Replicas,
     set: &K,
     active: &[&Cached<Pod>],
 ) -> Result<Result<Scaled, ScaleFailure>, ReconcileError> {
     let desired = usize::try_from(set.replicas()).unwrap_or(0);
+    if active.len() != desired {
+        replicas.confirmed.ensure(cx, set).await?;
+    }
     let (verb, written) = match active.len().cmp(&desired) {
         Ordering::Equal => return Ok(Ok(Scaled::Not)),
         Ordering::Less => {
             let missing = (desired - active.len()).min(BURST);
             let pod = pods::from_template(set, set.template().cloned().unwrap_or_default());
-            (ScaleVerb::Create, replicas.create(cx, set, vec![pod; missing]).await)
+            (ScaleVerb::Create, replicas.control.create(cx, set, vec![pod; missing]).await)
         }
         Ordering::Greater => {
             let surplus = (active.len() - desired).min(BURST);
             let mut active = active.iter().map(|pod| pod.get()).collect::<Result<Vec<_>, _>>()?;
             let crowd = crowd(&active);
             pods::sort_for_deletion(&mut active, |pod| crowd.get(pods::node_name(pod)).copied().unwrap_or(0));
-            (ScaleVerb::Delete, replicas.delete(cx, set, &active[..surplus]).await)
+            (ScaleVerb::Delete, replicas.control.delete(cx, set, &active[..surplus]).await)
         }
     };
     Ok(match (written.failure, verb) {

@@ -23,6 +23,7 @@ use windlass_runtime::{Action, Context, Controller, Manager, Watch, events::Reco
 
 use self::sync::Sync;
 use crate::{
+    confirmed::Confirmed,
     error::{ReconcileError, await_newer_state},
     expectations::{Expectations, Seen},
     ownership, pods, revisions,
@@ -39,7 +40,12 @@ pub(crate) fn add_to(manager: &mut Manager) {
     let known = manager.cluster().informer::<StatefulSet>(&Watch::all()).store();
     let of_claims = known.clone();
     let recorder = manager.cluster().recorder("statefulset-controller");
-    let sets = Arc::new(Sets { recorder, expectations: Expectations::default(), versions: Versions::default() });
+    let sets = Arc::new(Sets {
+        recorder,
+        expectations: Expectations::default(),
+        versions: Versions::default(),
+        confirmed: Confirmed::default(),
+    });
     manager.add(
         Controller::<StatefulSet>::new()
             .named("statefulset")
@@ -64,6 +70,7 @@ struct Sets {
     expectations: Expectations,
     /// The last written versions of the sets; their status holds the current and the update revision.
     versions: Versions,
+    confirmed: Confirmed,
 }
 
 /// Returns the sets that a claim belongs to, by its name.
@@ -81,6 +88,7 @@ async fn reconcile(key: ObjectRef<StatefulSet>, cx: Context, sets: Arc<Sets>) ->
     let Some(set) = cx.store::<StatefulSet>().get(&key).map(|set| set.get()).transpose()? else {
         sets.expectations.forget(key.key());
         sets.versions.forget(key.key());
+        sets.confirmed.forget(key.key());
         return Ok(Action::await_change());
     };
     let Some(selector) = selector(&set)? else { return Ok(Action::await_change()) };
@@ -95,7 +103,8 @@ async fn reconcile(key: ObjectRef<StatefulSet>, cx: Context, sets: Arc<Sets>) ->
             Some(_) => Seen::Alive,
         }
     };
-    if !sets.versions.caught_up(key.key(), &*set) || !sets.expectations.satisfied(key.key(), seen) {
+    let uid = set.uid().unwrap_or_default();
+    if !sets.versions.caught_up(key.key(), &*set) || !sets.expectations.satisfied(key.key(), uid, seen) {
         return Ok(Action::requeue_after(Expectations::timeout()));
     }
 

@@ -116,17 +116,27 @@ impl<'c> Rollout<'c> {
         if status::progressing_reason(&self.deployment).is_none() && self.progress.is_none() {
             self.progress = Some(Progress::Found(set.name().to_owned()));
         }
-        self.sets.new = Some(if changed { self.cx.client().update(&set).await? } else { set });
+        if changed {
+            self.ensure_current().await?;
+            set = self.cx.client().update(&set).await?;
+        }
+        self.sets.new = Some(set);
         Ok(())
     }
 
+    /// Checks that the deployment is the current one. Called before replica sets are created, scaled or deleted.
+    async fn ensure_current(&self) -> Result<(), ReconcileError> {
+        self.memory.confirmed.ensure(self.cx, &self.deployment).await
+    }
+
     async fn create_new(&mut self, revision: i64) -> Result<(), ReconcileError> {
+        self.ensure_current().await?;
         let mut set = self.replica_set(revision);
         set.spec.get_or_insert_default().replicas = Some(scale::new_replicas(&self.deployment, &self.sets));
         match self.cx.client().create(&set).await {
             Ok(created) => {
-                let key = self.deployment.object_ref();
-                self.memory.expectations.created(key.key(), created.uid().unwrap_or_default());
+                let (key, of) = (self.deployment.object_ref(), self.deployment.uid().unwrap_or_default());
+                self.memory.expectations.created(key.key(), of, created.uid().unwrap_or_default());
                 if spec_replicas(&created) > 0 {
                     self.record_scaling(created.name(), 0, spec_replicas(&created));
                 }
@@ -238,6 +248,7 @@ impl<'c> Rollout<'c> {
                 }
             }
             if differs {
+                self.memory.confirmed.ensure(self.cx, &self.deployment).await?;
                 let before = spec_replicas(set);
                 *set = self.cx.client().update(&changed).await?;
                 scaled.extend(
@@ -291,9 +302,13 @@ impl<'c> Rollout<'c> {
         let mut idle: Vec<_> = self.sets.old.iter().filter(|set| is_idle(set)).collect();
         idle.sort_by_key(|set| annotation::revision(set.annotations()));
         let surplus = idle.len().saturating_sub(usize::try_from(limit).unwrap_or(usize::MAX));
+        if surplus == 0 {
+            return Ok(());
+        }
+        self.ensure_current().await?;
         for set in &idle[..surplus] {
-            let uid = set.uid().unwrap_or_default();
-            match self.cx.client().delete::<ReplicaSet>(set.object_ref()).uid(uid).await {
+            let (uid, version) = (set.uid().unwrap_or_default(), set.resource_version().unwrap_or_default());
+            match self.cx.client().delete::<ReplicaSet>(set.object_ref()).uid(uid).resource_version(version).await {
                 Err(error) if !error.is_not_found() => return Err(error.into()),
                 _ => {}
             }

@@ -58,6 +58,9 @@ pub(crate) fn add_to(manager: &mut Manager) {
     );
 }
 
+/// Stands for the UID of all Endpoints of a name in the expectations: the slices belong to the name.
+const ANY: &str = "";
+
 /// Returns the Endpoints that a slice mirrors.
 fn endpoints_of(slice: &Cached<EndpointSlice>) -> Option<ObjectRef<Endpoints>> {
     let meta = slice.meta();
@@ -81,7 +84,7 @@ async fn reconcile(
         }
     }
     // Slices get generated names, so a stale cache would lead to duplicates.
-    if !is_settled(expectations, key.key(), &existing) {
+    if !is_settled(expectations, key.key(), ANY, &existing) {
         return Ok(Action::requeue_after(Expectations::timeout()));
     }
     let endpoints = cx.store::<Endpoints>().get(&key).map(|endpoints| endpoints.get()).transpose()?;
@@ -100,7 +103,7 @@ async fn reconcile(
             plan
         }
     };
-    apply(&cx, key.key(), &plan, expectations).await?;
+    apply(&cx, key.key(), ANY, &plan, expectations).await?;
     Ok(Action::await_change())
 }
 

@@ -65,35 +65,37 @@ async fn reconcile(
         }
     }
     // Slices get generated names, so a stale cache would lead to duplicates.
-    if !is_settled(expectations, key.key(), &existing) {
+    let of = service.uid().unwrap_or_default();
+    if !is_settled(expectations, key.key(), of, &existing) {
         return Ok(Action::requeue_after(Expectations::timeout()));
     }
     let nodes = cx.store::<Node>();
     let zone = |node: &str| nodes.get(&ObjectRef::new(node))?.meta().label(ZONE).map(str::to_owned);
     let plan = plan(&service, &backends(&cx, &service)?, existing, zone);
-    apply(&cx, key.key(), &plan, expectations).await?;
+    apply(&cx, key.key(), of, &plan, expectations).await?;
     Ok(Action::await_change())
 }
 
-/// Reports whether the cache shows all created and deleted slices.
-pub(super) fn is_settled(expectations: &Expectations, key: &ObjectKey, existing: &[EndpointSlice]) -> bool {
-    expectations.satisfied(key, |uid| match existing.iter().find(|slice| slice.uid() == Some(uid)) {
+/// Reports whether the cache shows all created and deleted slices of the owner with the UID `of`.
+pub(super) fn is_settled(expectations: &Expectations, key: &ObjectKey, of: &str, existing: &[EndpointSlice]) -> bool {
+    expectations.satisfied(key, of, |uid| match existing.iter().find(|slice| slice.uid() == Some(uid)) {
         None => Seen::Absent,
         Some(slice) if slice.is_deleting() => Seen::Deleting,
         Some(_) => Seen::Alive,
     })
 }
 
-/// Writes the planned changes. A terminating namespace is not an error.
+/// Writes the planned changes for the owner with the UID `of`. A terminating namespace is not an error.
 pub(super) async fn apply(
     cx: &Context,
     key: &ObjectKey,
+    of: &str,
     plan: &Plan,
     expectations: &Expectations,
 ) -> Result<(), ReconcileError> {
     for slice in &plan.create {
         match cx.client().create(slice).await {
-            Ok(created) => expectations.created(key, created.uid().unwrap_or_default()),
+            Ok(created) => expectations.created(key, of, created.uid().unwrap_or_default()),
             Err(error) if error.status().is_some_and(|status| status.has_cause("NamespaceTerminating")) => {
                 return Ok(());
             }
@@ -106,7 +108,7 @@ pub(super) async fn apply(
     for slice in &plan.delete {
         let uid = slice.uid().unwrap_or_default();
         ignore_gone(cx.client().delete::<EndpointSlice>(slice.object_ref()).uid(uid).await.map(drop))?;
-        expectations.deleted(key, uid);
+        expectations.deleted(key, of, uid);
     }
     Ok(())
 }

@@ -173,6 +173,9 @@ impl<'c> Sync<'c> {
     /// Deletes surplus pods. Unless the set is parallel, one at a time, and only while all others are healthy.
     async fn drop_all(&self) -> Result<Step, ReconcileError> {
         let waits = !is_parallel(&self.set);
+        if !self.condemned.is_empty() {
+            self.writes.ensure_current().await?;
+        }
         for (ordinal, pod) in &self.condemned {
             let holder = Holder { ordinal: *ordinal, pod: Some(pod) };
             if !self.writes.are_owned(holder)? {
@@ -207,6 +210,20 @@ impl<'c> Sync<'c> {
 
     /// Deletes outdated pods, highest ordinal first.
     async fn update(&mut self, revision: &str) -> Result<(), ReconcileError> {
+        let outdated = self.outdated(revision);
+        if outdated.is_empty() {
+            return Ok(());
+        }
+        self.writes.ensure_current().await?;
+        for pod in &outdated {
+            self.writes.delete(pod).await?;
+            self.replaced += 1;
+        }
+        Ok(())
+    }
+
+    /// Returns the outdated pods to delete now, highest ordinal first.
+    fn outdated(&self, revision: &str) -> Vec<Arc<Pod>> {
         let rolling = rolling_update(&self.set);
         let partition = rolling.and_then(|rolling| rolling.partition).unwrap_or(0);
         let most = rolling.and_then(|rolling| rolling.max_unavailable.as_ref());
@@ -219,27 +236,19 @@ impl<'c> Sync<'c> {
             // One after the other: the pods with higher ordinals must be healthy.
             for ordinal in concerned.rev() {
                 match self.wanted.get(&ordinal) {
-                    Some(pod) if is_old(pod) => {
-                        self.writes.delete(pod).await?;
-                        self.replaced += 1;
-                        return Ok(());
-                    }
+                    Some(pod) if is_old(pod) => return vec![Arc::clone(pod)],
                     Some(pod) if !is_unwell(pod) => {}
-                    _ => return Ok(()),
+                    _ => return Vec::new(),
                 }
             }
-            return Ok(());
+            return Vec::new();
         };
         let missing = self.ordinals.len() - self.wanted.len();
         let unwell = missing + self.wanted.values().filter(|pod| is_unwell(pod)).count();
         let most = most.ok().and_then(|most| usize::try_from(most).ok()).unwrap_or(1).max(1);
         let concerned = self.wanted.iter().rev().filter(|(ordinal, _)| concerned.contains(*ordinal));
         let old = concerned.map(|(_, pod)| pod).filter(|pod| is_old(pod)).take(most.saturating_sub(unwell));
-        for pod in old {
-            self.writes.delete(pod).await?;
-            self.replaced += 1;
-        }
-        Ok(())
+        old.map(Arc::clone).collect()
     }
 
     /// Builds the pod of an ordinal with its desired revision: below the partition, the current one.

@@ -50,8 +50,18 @@ impl PodAction {
 }
 
 impl Writes<'_> {
+    /// Checks that the set is the current one. Called before pods are created or deleted.
+    pub(super) async fn ensure_current(&self) -> Result<(), ReconcileError> {
+        self.sets.confirmed.ensure(self.cx, &*self.set).await
+    }
+
+    fn uid(&self) -> &str {
+        self.set.uid().unwrap_or_default()
+    }
+
     /// Creates a pod after its claims.
     pub(super) async fn create(&self, pod: &Pod, ordinal: i32) -> Result<(), ReconcileError> {
+        self.ensure_current().await?;
         let holder = Holder { ordinal, pod: None };
         self.record_failure(PodAction::Create, pod.name(), self.complete_claims(holder).await)?;
         self.record_failure(PodAction::Update, pod.name(), self.own_claims(holder).await)?;
@@ -61,7 +71,7 @@ impl Writes<'_> {
             Err(error) if error.is_already_exists() => return Err(error.into()),
             Err(error) => return self.record_outcome(PodAction::Create, pod.name(), Err(error.into())),
         };
-        self.sets.expectations.created(self.key, created.uid().unwrap_or_default());
+        self.sets.expectations.created(self.key, self.uid(), created.uid().unwrap_or_default());
         self.record_outcome(PodAction::Create, pod.name(), Ok(()))
     }
 
@@ -74,7 +84,7 @@ impl Writes<'_> {
             }
             Err(_) => Ok(()),
             Ok(_) => {
-                self.sets.expectations.deleted(self.key, uid);
+                self.sets.expectations.deleted(self.key, self.uid(), uid);
                 self.record_outcome(PodAction::Delete, pod.name(), Ok(()))
             }
         }
@@ -121,7 +131,7 @@ impl Writes<'_> {
             let (set, name) = (self.set.name(), claim.name());
             match outcome {
                 Ok(created) => {
-                    self.sets.expectations.created(self.key, created.uid().unwrap_or_default());
+                    self.sets.expectations.created(self.key, self.uid(), created.uid().unwrap_or_default());
                     let message = format!("Create Claim {name} Pod {pod} in StatefulSet {set} success");
                     self.sets.recorder.record(&*self.set, Note::normal("SuccessfulCreate", message));
                 }

@@ -9,6 +9,7 @@ mod lifecycle;
 mod quotas;
 mod running;
 mod scaling;
+mod stale;
 mod stateful;
 mod volumes;
 mod workloads;
