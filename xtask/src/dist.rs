@@ -8,8 +8,14 @@
 //! ```
 //!
 //! The same commit results in the same bytes: paths of the machine are replaced, and times are those of the commit.
+//!
+//! The functions that a start of `windlass up` executes come first in the program, if they are recorded, see [`order`].
 
 mod archive;
+mod symbols;
+mod order;
+pub(crate) mod link;
+pub(crate) mod trace;
 mod registry;
 mod sbom;
 pub(crate) mod stranger;
@@ -131,8 +137,33 @@ fn program(options: &Options, out: &Path) -> Result<[PathBuf; 2]> {
     Ok([archive, bill])
 }
 
-/// Builds the program of the workspace in `source`. Returns its path.
+/// Builds the program of the workspace in `source`, with its functions in the order of the list. Returns its path.
 fn build(source: &Path, target_directory: &Path, target: &str, profile: &str) -> Result<PathBuf> {
+    let ordered = match order::unpack(source, target_directory)? {
+        Some(list) => link::arguments(target, &list)?.map(|arguments| (list, arguments)),
+        None => Err(format!("{} is not recorded", order::LIST)),
+    };
+    let mut cargo = cargo_for(source, target_directory)?;
+    cargo.args(["rustc", "--locked", "--package=windlass-cli", "--bin=windlass"]);
+    cargo.args(["--target", target, "--profile", profile]);
+    if let Ok((_, arguments)) = &ordered {
+        cargo.arg("--").args(arguments);
+    }
+    if !cargo.status()?.success() {
+        return Err(format!("building windlass for {target} failed").into());
+    }
+    let folder = if profile == "dev" { "debug" } else { profile };
+    let program = target_directory.join(target).join(folder).join("windlass");
+    let description = match ordered {
+        Ok((list, _)) => order::List::read(&list)?.placement(&symbols::functions(&program)?).check()?,
+        Err(reason) => format!("the functions are in the default order: {reason}"),
+    };
+    println!("{}: {description}", program.display());
+    Ok(program)
+}
+
+/// Returns a cargo command whose output does not depend on paths and times of the machine.
+fn cargo_for(source: &Path, target_directory: &Path) -> Result<Command> {
     let cargo_home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let cargo_home = cargo_home.or_else(|| Some(env::home_dir()?.join(".cargo"))).ok_or("CARGO_HOME is not known")?;
     // The more specific path comes last, because rustc applies the last one that matches.
@@ -141,29 +172,21 @@ fn build(source: &Path, target_directory: &Path, target: &str, profile: &str) ->
         let flags = paths.iter().map(|(path, name)| format!("{flag}={}=/{name}", path.display()));
         flags.collect::<Vec<_>>()
     };
-    let status = cargo()
-        .args(["build", "--locked", "--package=windlass-cli", "--bin=windlass"])
-        .args(["--target", target, "--profile", profile])
+    let mut rustflags = flags("--remap-path-prefix");
+    // The older names have no generic arguments, so they do not distinguish the functions of the list.
+    rustflags.push("-Csymbol-mangling-version=v0".to_owned());
+    let mut cargo = cargo();
+    cargo
         .current_dir(source)
         .env("CARGO_TARGET_DIR", target_directory)
-        .env("CARGO_ENCODED_RUSTFLAGS", flags("--remap-path-prefix").join("\x1f"))
+        .env("CARGO_ENCODED_RUSTFLAGS", rustflags.join("\x1f"))
         .env("CFLAGS", flags("-ffile-prefix-map").join(" "))
-        .env("SOURCE_DATE_EPOCH", commit_time()?.to_string())
-        .status()?;
-    if !status.success() {
-        return Err(format!("building windlass for {target} failed").into());
-    }
-    let folder = if profile == "dev" { "debug" } else { profile };
-    Ok(target_directory.join(target).join(folder).join("windlass"))
+        .env("SOURCE_DATE_EPOCH", commit_time()?.to_string());
+    Ok(cargo)
 }
 
 /// Returns the static target if it can be built here, and this machine's target otherwise.
 fn default_target() -> Result<String> {
-    let rustc = |arguments: &[&str]| -> Result<String> {
-        let output =
-            Command::new("rustc").args(arguments).output().map_err(|error| format!("starting rustc: {error}"))?;
-        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
-    };
     let is_installed = Path::new(&rustc(&["--print=target-libdir", "--target", STATIC])?).is_dir();
     let has_compiler = C_COMPILERS.iter().any(|compiler| Command::new(compiler).arg("--version").output().is_ok());
     if is_installed && has_compiler {
@@ -175,6 +198,12 @@ fn default_target() -> Result<String> {
         "{STATIC} cannot be built: {missing}. Building for {host}: the program needs a glibc as new as this machine's."
     );
     Ok(host)
+}
+
+/// Returns the output of rustc.
+fn rustc(arguments: &[&str]) -> Result<String> {
+    let output = Command::new("rustc").args(arguments).output().map_err(|error| format!("starting rustc: {error}"))?;
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
 /// Returns the time of the current commit in seconds, or `SOURCE_DATE_EPOCH`.

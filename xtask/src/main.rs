@@ -1,7 +1,7 @@
 //! Tasks of the workspace: `cargo xtask --help`.
 #![allow(clippy::disallowed_methods, reason = "a tool for people: real processes, real time")]
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{env, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -164,6 +164,12 @@ enum Task {
     /// Write the files of a release: a program with completions, its bill of materials, the packaged crates as a
     /// registry, and checksums
     Dist(dist::Options),
+    /// Record the functions that a start of `windlass up` executes, which `dist` places first in the program (needs
+    /// valgrind)
+    RecordOrder {
+        /// The windlass to record, as `dist` builds it; by default it is built
+        windlass: Option<PathBuf>,
+    },
     /// Run a task that takes too long for CI
     Long {
         /// The task
@@ -263,7 +269,23 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().task {
+    // rustc calls this program as the linker of a release.
+    let outcome = match dist::link::Link::from_arguments(env::args_os().skip(1)) {
+        Some(link) => link.run(),
+        None => run(Arguments::parse().task),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a task.
+fn run(task: Task) -> Result {
+    match task {
         Task::Graph => graph::check().and_then(|()| modules::check()).and_then(|()| targets::check()),
         Task::Docs => docs::check(),
         Task::Rows => rows::check().and_then(|()| contracts::check()),
@@ -284,6 +306,7 @@ fn main() -> ExitCode {
         Task::Upstream { minor, profile, .. } => upstream::serve(minor.as_ref(), profile),
         Task::Package { build } => dist::stranger::walk(build.into()),
         Task::Dist(options) => dist::run(&options),
+        Task::RecordOrder { windlass } => dist::trace::run(windlass),
         Task::Long { part } => long::run(&part),
         Task::Clients { windlass, upstream } => clients::run(&windlass, upstream),
         Task::Envtest { windlass, upstream } => envtest::run(&windlass, upstream),
@@ -308,13 +331,6 @@ fn main() -> ExitCode {
                 _ => TargetServers::Embedded,
             };
             conformance::run(against, suite.as_deref(), &rest)
-        }
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("xtask: {error}");
-            ExitCode::FAILURE
         }
     }
 }
