@@ -136,7 +136,8 @@ enum Command {
     Proxy(proxy::Options),
     /// Measure a cluster: play a workload, and report latencies and the objectives of SIG Scalability
     Load(load::Options),
-    /// Run an operator of any language under faults: crashes, lost responses, stale caches; report what goes wrong
+    /// Run an operator of any language under faults: crashes, lost responses, stale caches; or change fields of its custom
+    /// resources; report what goes wrong
     Explore(Box<explore::Options>),
     /// Print a shell completion script
     Completion(completion::Options),

@@ -35,8 +35,8 @@ pub(crate) mod fixture;
 mod observer;
 mod pod;
 
-pub(crate) use self::pod::PodName;
 use self::{control_plane::ControlPlane, observer::Observer};
+pub(crate) use self::{definitions::establish, pod::PodName};
 pub(crate) use crate::injection::Command;
 
 /// The time limit for the controllers to create their first objects.

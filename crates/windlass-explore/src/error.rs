@@ -52,6 +52,11 @@ pub enum Error {
     /// The cluster cannot be started or used.
     #[error("cluster: {0}")]
     Cluster(String),
+    /// There is no custom resource to change.
+    #[error(
+        "no custom resource to change: the steps apply none of a kind in the CRDs, or it does not exist at the end"
+    )]
+    NothingToMutate,
     /// A run without faults failed.
     #[error("the run without faults failed: {0}")]
     CleanRun(String),

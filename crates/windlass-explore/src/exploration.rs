@@ -1,4 +1,5 @@
-//! An exploration: runs without faults, then a run for each plan, then replays of the runs with findings.
+//! An exploration: runs without faults, then a run for each plan of faults or for each mutation, then replays of the runs
+//! with findings.
 
 use std::{fmt, future::Future, path::PathBuf, sync::Arc, time::Duration};
 
@@ -51,6 +52,8 @@ pub(crate) struct Settings {
     pub(crate) replays: usize,
     pub(crate) state: Option<PathBuf>,
     pub(crate) pairs: bool,
+    /// `true` for mutations instead of faults.
+    pub(crate) mutate: bool,
     /// The derived resources that are compared.
     pub(crate) derived: Derived,
     pub(crate) progress: Option<Arc<dyn Fn(&Progress) + Send + Sync>>,
@@ -73,6 +76,7 @@ impl Default for Settings {
             replays: 3,
             state: None,
             pairs: false,
+            mutate: false,
             derived: Derived::default(),
             progress: None,
         }
@@ -172,6 +176,17 @@ impl Exploration {
     #[must_use]
     pub fn pairs(mut self, pairs: bool) -> Self {
         self.settings.pairs = pairs;
+        self
+    }
+
+    /// Changes one field of a custom resource at a time instead of injecting faults. Defaults to `false`.
+    ///
+    /// The objects are those that the steps apply and whose kinds are defined by the CRDs of the scenario. After the steps,
+    /// a run makes the change and reverts it, which must end like the runs without it. Another run creates the object with
+    /// the change from the start, which must end like the first run before it reverts the change.
+    #[must_use]
+    pub fn mutate(mut self, mutate: bool) -> Self {
+        self.settings.mutate = mutate;
         self
     }
 

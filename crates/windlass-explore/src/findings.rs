@@ -9,6 +9,7 @@ use crate::record::{ChangeVerb, ObjectName};
 
 mod baseline;
 mod overwrites;
+mod mutations;
 mod programs;
 mod text;
 
@@ -102,5 +103,10 @@ pub enum Finding {
     NotSettled {
         /// The number of the step.
         step: usize,
+    },
+    /// After a mutation, the state differs from that of a new object with the changed field.
+    UnlikeNew {
+        /// The difference.
+        difference: Box<Self>,
     },
 }

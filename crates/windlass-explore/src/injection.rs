@@ -47,14 +47,14 @@ impl Injections {
 
     /// Returns the fault that strikes next.
     pub(crate) fn armed(&self) -> Option<&Fault> {
-        self.plan.faults.get(self.state.lock().struck)
+        self.plan.faults().get(self.state.lock().struck)
     }
 
     /// Returns the effect of the armed fault if it strikes at this point, and arms the next one. `accepts` selects the
     /// effects that the caller can apply.
     pub(crate) fn strike(&self, point: &Point, accepts: impl FnOnce(&Effect) -> bool) -> Option<Effect> {
         let mut state = self.state.lock();
-        let fault = self.plan.faults.get(state.struck)?;
+        let fault = self.plan.faults().get(state.struck)?;
         if fault.point != *point || !accepts(&fault.effect) {
             return None;
         }
@@ -77,7 +77,7 @@ impl Injections {
 
     /// Reports whether events of the resource may be held from some point on.
     pub(crate) fn affects_events_of(&self, resource: &str) -> bool {
-        self.plan.faults.iter().any(|fault| match &fault.effect {
+        self.plan.faults().iter().any(|fault| match &fault.effect {
             Effect::Lag | Effect::Gap { .. } => fault.point.resource == resource,
             Effect::Rewind { .. } => true,
             _ => false,

@@ -1,8 +1,9 @@
-//! Fault exploration of Kubernetes operators in any language, without changes to the operator.
+//! Fault exploration and mutation testing of Kubernetes operators in any language, without changes to the operator.
 //!
 //! An [`Exploration`] starts an unmodified program against an embedded cluster and plays steps, such as creating and
 //! deleting custom resources. It records some runs without faults, and then repeats the run with one fault injected at
-//! each recorded write and event. A run with a different outcome is a [`Finding`](findings::Finding).
+//! each recorded write and event. A run with a different outcome is a [`Finding`](findings::Finding). With
+//! [`Exploration::mutate`], it changes one field of a custom resource at a time instead.
 //!
 //! The program reaches the cluster through a gateway, a TLS server in this process. The gateway knows the program by its
 //! token, records its requests, and injects faults into its requests, responses and watches. The cluster has no part in
@@ -14,7 +15,8 @@
 //! ```text
 //! report       results as text, JSON, HTML and JUnit
 //! exploration  the runs without faults, the plans, the replays of findings
-//! planner      chooses plans from the runs without faults
+//! planner      chooses faults from the runs without faults
+//! mutations    chooses changes of custom resources from their schemas
 //! findings     compares a run with the runs without faults
 //! normal       the state of a cluster without the parts that differ from run to run
 //! run          one run: the cluster, the program, the steps
@@ -27,12 +29,13 @@
 //! injection    the fault of a run: where it strikes, and whether it has struck
 //! record       the record of a run
 //! error        the errors
-//! plan         plans: faults at points
+//! plan         plans: faults at points, or a change of a custom resource
 //! ```
 
 pub mod report;
 pub mod exploration;
 mod planner;
+mod mutations;
 pub mod findings;
 pub mod normal;
 mod run;

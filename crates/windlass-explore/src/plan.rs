@@ -1,4 +1,4 @@
-//! Plans: faults at points of a run, named by content, so that the names survive reordered requests.
+//! Plans: the faults or the mutation of a run, named by content, so that the names survive reordered requests.
 //!
 //! The text of a plan has one fault, or two with ` & ` between them:
 //!
@@ -11,18 +11,37 @@
 //! A point consists of the step, the verb of the change, the object, the changed fields of an update, joined by `+`, and
 //! the number of the change among those of the same content, if it is not the first. Generated parts of names are `*`.
 //! Characters of names and fields that have a meaning in this syntax are percent-encoded.
+//!
+//! A plan can also be a mutation of a custom resource, with the path of a field and a value in JSON:
+//!
+//! ```text
+//! set(spec/replicas,3)@websites.example.dev/default/site
+//! append(spec/pages,{"title":"a"})@websites.example.dev/default/site
+//! remove(spec/pages/0)@websites.example.dev/default/site
+//! reverse(spec/pages)@websites.example.dev/default/site
+//! ```
 
 use serde::{Deserialize, Serialize};
 
+mod mutation;
 mod text;
 
+pub use mutation::{Edit, Json, Mutation};
 pub use text::PlanError;
 
-/// The faults of one run. A plan without faults is a run without faults.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Plan {
-    /// The faults, in the order in which they strike.
-    pub faults: Vec<Fault>,
+/// The faults or the mutation of one run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Plan {
+    /// Faults, in the order in which they strike. Without faults, it is a run without faults.
+    Faults(Vec<Fault>),
+    /// A change of one field of a custom resource.
+    Mutation(Mutation),
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self::Faults(Vec::new())
+    }
 }
 
 /// A fault at a point.
@@ -168,23 +187,41 @@ impl Plan {
     /// Creates a plan with one fault.
     #[must_use]
     pub fn of(effect: Effect, point: Point) -> Self {
-        Self { faults: vec![Fault { point, effect }] }
+        Self::Faults(vec![Fault { point, effect }])
     }
 
-    /// Returns `true` if the plan has no faults.
+    /// Returns the faults.
+    #[must_use]
+    pub fn faults(&self) -> &[Fault] {
+        match self {
+            Self::Faults(faults) => faults,
+            Self::Mutation(_) => &[],
+        }
+    }
+
+    /// Returns the mutation.
+    #[must_use]
+    pub const fn mutation(&self) -> Option<&Mutation> {
+        match self {
+            Self::Faults(_) => None,
+            Self::Mutation(mutation) => Some(mutation),
+        }
+    }
+
+    /// Returns `true` if the plan has neither faults nor a mutation.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.faults.is_empty()
+        matches!(self, Self::Faults(faults) if faults.is_empty())
     }
 
-    /// Returns a description of the faults for readers.
+    /// Returns a description of the plan for readers.
     #[must_use]
     pub fn explained(&self) -> String {
-        if self.is_empty() {
-            return "no fault".to_owned();
+        match self {
+            Self::Faults(faults) if faults.is_empty() => "no fault".to_owned(),
+            Self::Faults(faults) => faults.iter().map(Fault::explained).collect::<Vec<_>>().join("; "),
+            Self::Mutation(mutation) => mutation.explained(),
         }
-        let faults: Vec<_> = self.faults.iter().map(Fault::explained).collect();
-        faults.join("; ")
     }
 }
 

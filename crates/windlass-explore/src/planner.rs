@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    plan::{Effect, Fault, Plan, Point},
+    plan::{Effect, Plan, Point},
     record::{Change, ChangeVerb, Record},
 };
 
@@ -21,7 +21,7 @@ use context::Context;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Planned {
     pub(crate) plans: Vec<Plan>,
-    /// The number of possible faults that were not planned, by reason.
+    /// The number of possible plans that were not planned, by reason.
     pub(crate) skipped: BTreeMap<String, usize>,
 }
 
@@ -80,8 +80,8 @@ impl Candidates {
     fn add_ranked(&mut self, context: &Context<'_>, effect: Effect, change: &Change, rank: Rank) {
         let rank = if context.is_periodic(change) { Rank::Periodic } else { rank };
         let novelty = format!("{} {}", novelty(&effect), content(&change.point));
-        let plan = Plan { faults: vec![Fault { point: change.point.clone(), effect }] };
-        let is_promising = is_promising(change, &plan.faults[0].effect);
+        let plan = Plan::of(effect, change.point.clone());
+        let is_promising = is_promising(change, &plan.faults()[0].effect);
         self.all.push(Candidate { plan, novelty, rank, is_promising });
     }
 

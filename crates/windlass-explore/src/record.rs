@@ -16,7 +16,7 @@ pub(crate) const CONFLICT: &str = "windlass.dev/conflict";
 /// The record of one run.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// The faults of the run.
+    /// The faults or the mutation of the run.
     pub plan: Plan,
     /// The end of the run.
     pub outcome: Outcome,
@@ -28,7 +28,7 @@ pub struct Record {
     pub requests: Vec<Request>,
     /// The processes of the program. The first one is number 1.
     pub processes: Vec<Process>,
-    /// The faults that struck.
+    /// The faults that struck, or the mutation and its end.
     pub injections: Vec<Injection>,
     /// The violations of invariants, at most one of each invariant by each object.
     pub violations: Vec<Violation>,
@@ -36,6 +36,8 @@ pub struct Record {
     pub end: BTreeMap<ObjectName, Arc<Value>>,
     /// The duration of the run.
     pub took: Duration,
+    /// The runs in which the object of a mutation has the changed field from the start. Empty without a mutation.
+    pub fresh: Vec<Self>,
 }
 
 /// The end of a run.
@@ -54,6 +56,13 @@ pub enum Outcome {
     NotSettled {
         /// The number of the step.
         step: usize,
+    },
+    /// The server or an admission webhook rejected a mutation, or its end.
+    Rejected {
+        /// The number of the step.
+        step: usize,
+        /// The error.
+        error: String,
     },
     /// The user stopped the exploration.
     Interrupted,
@@ -199,10 +208,10 @@ pub struct Violation {
     pub error: Option<String>,
 }
 
-/// A fault that struck.
+/// A fault that struck, or a mutation that was made or reverted.
 #[derive(Clone, Debug)]
 pub struct Injection {
-    /// The time when it struck.
+    /// The time when it struck or was made.
     pub at: Duration,
     /// The number of the step.
     pub step: usize,
@@ -214,6 +223,26 @@ impl Record {
     /// Returns the changes by the program.
     pub fn changes_by_program(&self) -> impl Iterator<Item = &Change> {
         self.changes.iter().filter(|change| matches!(change.actor, Actor::Program(_)))
+    }
+
+    /// Returns the record as if the run had ended after a step.
+    pub(crate) fn until(&self, step: usize) -> Self {
+        let mut record = self.clone();
+        let last = record.changes.partition_point(|change| change.step <= step);
+        undo(&mut record.end, &record.changes.split_off(last));
+        record.requests.retain(|request| request.step <= step);
+        record.steps.truncate(step + 1);
+        record
+    }
+}
+
+/// Returns objects to their state before the changes.
+pub(crate) fn undo(objects: &mut BTreeMap<ObjectName, Arc<Value>>, changes: &[Change]) {
+    for change in changes.iter().rev() {
+        match &change.before {
+            Some(before) => objects.insert(change.object.clone(), Arc::clone(before)),
+            None => objects.remove(&change.object),
+        };
     }
 }
 

@@ -61,6 +61,13 @@ fn notes(results: &Results) -> Vec<String> {
     if results.resumed > 0 {
         notes.push(format!("{} plans had run in an earlier exploration", results.resumed));
     }
+    let rejected = results.rejected.len();
+    if rejected > 0 {
+        notes.push(format!(
+            "{rejected} {} rejected by the server or a webhook",
+            plural(rejected, "change was", "changes were")
+        ));
+    }
     let not_reached = results.not_reached.len();
     if not_reached > 0 {
         notes.push(format!("{not_reached} plans did not reach the point of their fault"));

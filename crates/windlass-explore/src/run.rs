@@ -13,8 +13,8 @@ use crate::{
     isolation::Isolation,
     plan::Plan,
     program::{Program, ProgramOptions},
-    record::{Outcome, Record, StepRecord},
-    steps::Executor,
+    record::{Injection, Outcome, Record, StepRecord, undo},
+    steps::{Executor, Failure},
 };
 
 use self::{
@@ -25,6 +25,7 @@ use self::{
 pub(crate) use place::Place;
 
 mod invariant;
+mod mutated;
 mod place;
 mod scenario;
 mod settling;
@@ -32,6 +33,7 @@ mod supervisor;
 mod violations;
 
 pub use invariant::Invariant;
+pub(crate) use mutated::run_mutation;
 pub use scenario::Scenario;
 
 /// The number and the limits of a run.
@@ -51,6 +53,8 @@ pub(crate) struct RunSettings {
     /// The place that is given back before this wait.
     pub(crate) place: Place,
     pub(crate) isolation: Option<Isolation>,
+    /// The number of runs in which the object of a mutation has the changed field from the start.
+    pub(crate) fresh: usize,
 }
 
 impl Default for RunSettings {
@@ -63,6 +67,7 @@ impl Default for RunSettings {
             linger: Duration::ZERO,
             place: Place::default(),
             isolation: None,
+            fresh: 1,
         }
     }
 }
@@ -112,9 +117,16 @@ pub(crate) async fn run(
         let kubeconfig = program.write("kubeconfig-admin", &cluster.admin_kubeconfig())?;
         let executor = Executor::new(cluster.client().clone(), kubeconfig, scenario.directory.clone(), settings.step);
         let supervisor = Supervisor::new(&cluster, program, commands, settings.quiet);
-        let mut play = Play { cluster: &cluster, supervisor, settings, steps: Vec::new(), stop: stop.clone() };
+        let mut play = Play {
+            cluster: &cluster,
+            supervisor,
+            settings,
+            steps: Vec::new(),
+            mutated: Vec::new(),
+            stop: stop.clone(),
+        };
         let outcome = play.all(scenario, &executor).await?;
-        let Play { supervisor, steps, .. } = play;
+        let Play { supervisor, steps, mutated, .. } = play;
         // Writes and panics of a program that ends do not belong to the last step.
         cluster.begin_step(steps.len());
         let ended = cluster.started().elapsed();
@@ -123,11 +135,11 @@ pub(crate) async fn run(
         for process in &mut processes {
             process.panics.retain(|panic| panic.at <= ended);
         }
-        Ok((outcome, steps, processes))
+        Ok((outcome, steps, mutated, processes))
     };
     let played: Result<_> = play.await;
     let mut observed = cluster.finish().await;
-    let (outcome, mut steps, processes) = played?;
+    let (outcome, mut steps, mutated, processes) = played?;
     if observed.unrecorded_requests > 0 {
         let sent = observed.requests.len() + observed.unrecorded_requests;
         return Err(Error::Cluster(format!("the program sent {sent} requests, more than one run can record")));
@@ -137,8 +149,9 @@ pub(crate) async fn run(
         step.revision = *revision;
     }
     let last = observed.changes.partition_point(|change| change.step < steps.len());
-    violations::undo(&mut observed.end, &observed.changes.split_off(last));
+    undo(&mut observed.end, &observed.changes.split_off(last));
     observed.requests.retain(|request| request.step < steps.len());
+    observed.injections.extend(mutated);
     let violations = violations::violations(&scenario.invariants, &steps, &observed.changes, &observed.end);
     Ok(Record {
         plan: plan.clone(),
@@ -151,6 +164,7 @@ pub(crate) async fn run(
         violations,
         end: observed.end,
         took: began.elapsed(),
+        fresh: Vec::new(),
     })
 }
 
@@ -161,6 +175,8 @@ struct Play<'r> {
     settings: &'r RunSettings,
     /// The steps that have begun.
     steps: Vec<StepRecord>,
+    /// The mutation and its end, as soon as they are made.
+    mutated: Vec<Injection>,
     stop: watch::Receiver<bool>,
 }
 
@@ -175,7 +191,13 @@ impl Play<'_> {
                 break;
             }
             self.begin(step.name());
+            let at = self.cluster.started().elapsed();
             outcome = self.settle(executor.execute(step)).await?;
+            if let Some(description) = step.mutated()
+                && matches!(outcome, Outcome::Completed | Outcome::NotSettled { .. })
+            {
+                self.mutated.push(Injection { at, step: self.steps.len() - 1, description });
+            }
         }
         if outcome == Outcome::Completed && !self.settings.linger.is_zero() {
             self.settings.place.give_back();
@@ -193,7 +215,7 @@ impl Play<'_> {
     /// Executes a step and waits until the cluster has settled. Everything that a fault holds back is released once
     /// everything else has settled, also while the step is waiting. A gap that ends in a later step is not released at the
     /// end of this one.
-    async fn settle(&mut self, work: impl Future<Output = Result<(), String>>) -> Result<Outcome> {
+    async fn settle(&mut self, work: impl Future<Output = Result<(), Failure>>) -> Result<Outcome> {
         let step = self.steps.len() - 1;
         let mut settling = Settling::new(self.settings.quiet, Instant::now());
         // `None` until the step is done.
@@ -232,8 +254,12 @@ impl Play<'_> {
             }
             tokio::select! {
                 done = &mut work, if deadline.is_none() => {
-                    if let Err(error) = done {
-                        return Ok(Outcome::StepFailed { step, error });
+                    if let Err(Failure { error, is_rejected }) = done {
+                        return Ok(if is_rejected {
+                            Outcome::Rejected { step, error }
+                        } else {
+                            Outcome::StepFailed { step, error }
+                        });
                     }
                     deadline = Some(Instant::now() + self.settings.step);
                     // The program may not have noticed the step yet.

@@ -23,15 +23,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    plan::Mutation,
+};
 
 mod condition;
 mod crds;
 mod execution;
 mod manifest;
+mod mutation;
 
 use self::{condition::Condition, manifest::Document};
-pub(crate) use self::{crds::crds, execution::Executor};
+pub(crate) use self::{
+    crds::crds,
+    execution::{Executor, Failure},
+    mutation::{Applied, applied, with_manifest},
+};
 
 /// A step of a scenario.
 #[derive(Clone, Debug)]
@@ -48,6 +56,17 @@ enum Action {
     Delete(Vec<Document>),
     Wait(Vec<(Document, Condition)>),
     Execute(PathBuf),
+    /// Changes a field of an object.
+    Mutate(Box<Target>),
+    /// Reverts the change of an earlier step.
+    Revert(Box<Target>),
+}
+
+/// The object that a mutation changes.
+#[derive(Clone, Debug)]
+struct Target {
+    document: Document,
+    mutation: Mutation,
 }
 
 impl Step {
@@ -158,6 +177,15 @@ impl Step {
     pub(crate) fn executable(&self) -> Option<&Path> {
         match &self.action {
             Action::Execute(path) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Returns a description of the change if the step makes or reverts a mutation.
+    pub(crate) fn mutated(&self) -> Option<String> {
+        match &self.action {
+            Action::Mutate(target) => Some(target.mutation.explained()),
+            Action::Revert(target) => Some(format!("{} is set back", target.mutation.path.join("."))),
             _ => None,
         }
     }

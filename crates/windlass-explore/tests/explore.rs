@@ -13,13 +13,14 @@ use std::{
     sync::Arc,
 };
 
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::{Notify, Semaphore};
 use windlass_explore::{
     Exploration, Isolation, Plan, Results, Scenario, Step,
     exploration::FindingGroup,
     findings::Finding,
-    plan::{Effect, Fault, Scope},
+    plan::{Edit, Effect, Fault, Mutation, Scope},
     report,
 };
 
@@ -68,7 +69,7 @@ fn exploration(
         .jobs(JOBS)
         .clean_runs(2)
         .replays(1)
-        .filter(move |plan| plan.faults.iter().all(|fault| effects.contains(&fault.effect.name()) && accepts(fault)))
+        .filter(move |plan| plan.faults().iter().all(|fault| effects.contains(&fault.effect.name()) && accepts(fault)))
         .progress(|progress| eprintln!("{}/{} {}", progress.done, progress.total, progress.message))
 }
 
@@ -82,7 +83,7 @@ async fn explore(exploration: Exploration) -> Results {
 
 /// Returns the confirmed findings that a fault with this effect revealed.
 fn found_by<'r>(results: &'r Results, effect: &str) -> Vec<&'r FindingGroup> {
-    let is_by = |plan: &Plan| plan.faults.iter().any(|Fault { effect: other, .. }| other.name() == effect);
+    let is_by = |plan: &Plan| plan.faults().iter().any(|Fault { effect: other, .. }| other.name() == effect);
     let confirmed = results.findings.iter().filter(|group| group.is_confirmed());
     confirmed.filter(|group| group.runs.iter().any(|run| is_by(&run.plan))).collect()
 }
@@ -173,6 +174,63 @@ async fn conflict_finds_an_overwritten_change() {
     let results = explore(exploration(scenario, &["conflict"], |_| true)).await;
     let found = found_by(&results, "conflict");
     assert!(found.iter().any(|group| group.text.contains("site-index")));
+}
+
+/// Returns an exploration of the mutations that `accepts` accepts.
+fn mutations(bug: &str, accepts: impl Fn(&Mutation) -> bool + Send + Sync + 'static) -> Exploration {
+    Exploration::new(scenario(bug).step(apply("create", "One", 1)))
+        .mutate(true)
+        .jobs(JOBS)
+        .clean_runs(2)
+        .replays(1)
+        .filter(move |plan| plan.mutation().is_some_and(&accepts))
+        .progress(|progress| eprintln!("{}/{} {}", progress.done, progress.total, progress.message))
+}
+
+/// Returns the texts of the confirmed findings, with the first plans.
+fn texts(results: &Results) -> Vec<String> {
+    let confirmed = results.findings.iter().filter(|group| group.is_confirmed());
+    confirmed.map(|group| format!("{} {}", group.runs[0].plan, group.text)).collect()
+}
+
+#[tokio::test]
+async fn mutation_finds_a_field_that_is_not_reverted() {
+    let set = |mutation: &Mutation| mutation.path == ["spec", "theme"] && mutation.edit == dark();
+    let results = explore(mutations("sticky-theme", set).clean_runs(1).replays(0)).await;
+    assert_eq!(results.finished, 1);
+    let expected = "set(spec/theme,\"dark\")@websites.example.dev/default/site configmaps/default/site-index ends \
+                    differently: data/theme is \"dark\", expected no value";
+    assert_eq!(texts(&results), [expected]);
+}
+
+fn dark() -> Edit {
+    Edit::Set((&Value::from("dark")).into())
+}
+
+#[tokio::test]
+#[ignore = "takes minutes: cargo xtask long explorations"]
+async fn mutation_finds_a_state_that_depends_on_the_path() {
+    let results = explore(mutations("first-index", |mutation| mutation.edit == dark())).await;
+    let expected = "compared with a new object, configmaps/default/site-index ends differently: data/theme";
+    assert!(texts(&results).iter().any(|text| text.contains(expected)), "{:?}", texts(&results));
+}
+
+#[tokio::test]
+#[ignore = "takes minutes: cargo xtask long explorations"]
+async fn mutation_finds_a_panic() {
+    let results = explore(mutations("no-pages", |mutation| mutation.path == ["spec", "replicas"])).await;
+    let panics = |group: &&FindingGroup| matches!(&group.finding, Finding::Panicked { message } if message.contains("without pages"));
+    let found = results.findings.iter().find(panics).expect("the panic is found");
+    assert_eq!(found.runs[0].plan.to_string(), "set(spec/replicas,0)@websites.example.dev/default/site");
+    assert!(found.is_confirmed());
+}
+
+#[tokio::test]
+#[ignore = "takes minutes: cargo xtask long explorations"]
+async fn correct_operator_has_no_findings_after_mutations() {
+    let results = explore(mutations("none", |_| true)).await;
+    assert!(results.findings.is_empty(), "{:?}", texts(&results));
+    assert!(results.finished >= 6 && results.finished == results.planned, "{} plans", results.finished);
 }
 
 #[tokio::test]

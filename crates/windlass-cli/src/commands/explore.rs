@@ -1,4 +1,4 @@
-//! `windlass explore`: fault exploration of an operator.
+//! `windlass explore`: fault exploration and mutation testing of an operator.
 
 use std::{
     error::Error,
@@ -63,6 +63,10 @@ pub(crate) struct Options {
     /// Also run plans with two faults, after the others
     #[arg(long)]
     pairs: bool,
+    /// Change one field of a custom resource at a time instead of injecting faults, with values that its schema allows.
+    /// The end must be the same after the change is reverted, and the same as with a new resource
+    #[arg(long, conflicts_with = "pairs")]
+    mutate: bool,
     /// Format of the report on standard output
     #[arg(long, short, value_name = "FORMAT", default_value = "text")]
     output: Format,
@@ -135,6 +139,7 @@ impl Options {
             .jobs(usize::from(self.jobs))
             .time_limit(self.time_limit)
             .pairs(self.pairs)
+            .mutate(self.mutate)
             .progress(|progress| eprintln!("{}", line(progress)));
         if let Some(plan) = &self.plan {
             exploration = exploration.plan(plan.clone());
@@ -274,6 +279,10 @@ mod tests {
         assert!(error(&["--steps", "s", "--in-cluster", "operator", "--", "operator"]).contains("NAMESPACE/POD"));
         assert!(error(&["--steps", "s", "--controllers", "jobs", "--", "operator"]).contains("unknown controller"));
         assert!(error(&["--steps", "s", "--isolation", "vm", "--", "operator"]).contains("namespaces"));
+        assert!(error(&["--steps", "s", "--mutate", "--pairs", "--", "operator"]).contains("--pairs"));
+        let plan = "set(spec/replicas,3)@websites.example.dev/default/site";
+        let parsed = options(&["--steps", "s", "--mutate", "--plan", plan, "--", "operator"]).unwrap();
+        assert_eq!(parsed.plan.map(|plan| plan.to_string()).as_deref(), Some(plan));
         let parsed = options(&["--steps", "s", "--in-cluster=system/operator-0", "--", "operator"]).unwrap();
         assert_eq!(parsed.in_cluster, Some(("system".to_owned(), "operator-0".to_owned())));
         let parsed = options(&["--steps", "s", "--", "operator", "--leader-elect"]).unwrap();

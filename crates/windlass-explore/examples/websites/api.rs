@@ -21,6 +21,9 @@ pub(crate) struct WebsiteSpec {
     pub(crate) title: String,
     /// The number of pages.
     pub(crate) replicas: usize,
+    /// The theme of the index: `light` or `dark`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) theme: Option<String>,
 }
 
 /// The observed state of a website.

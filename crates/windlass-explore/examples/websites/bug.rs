@@ -15,6 +15,12 @@ pub(crate) enum Bug {
     LostResponse,
     /// Updates the index without a resource version: `overwrite`.
     Overwrite,
+    /// Does not remove the theme from the index: `sticky-theme`.
+    StickyTheme,
+    /// Does not change the index after its creation: `first-index`.
+    FirstIndex,
+    /// Panics if a website has no pages: `no-pages`.
+    NoPages,
 }
 
 impl Bug {
@@ -31,6 +37,9 @@ impl Bug {
             "missed-event" => Some(Self::MissedEvent),
             "lost-response" => Some(Self::LostResponse),
             "overwrite" => Some(Self::Overwrite),
+            "sticky-theme" => Some(Self::StickyTheme),
+            "first-index" => Some(Self::FirstIndex),
+            "no-pages" => Some(Self::NoPages),
             _ => None,
         }
     }

@@ -1,6 +1,6 @@
 //! The ConfigMaps of a website: the index, the pages and the key.
 
-use std::{collections::BTreeMap, process, sync::Arc};
+use std::{process, sync::Arc};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use windlass_api::{ObjectBuilder as _, ObjectExt as _, ObjectRef};
@@ -22,27 +22,35 @@ pub(crate) fn website_of(child: &ConfigMap) -> Option<ObjectRef<Website>> {
     Some(ObjectRef::new(name.as_str()).within(child.namespace().unwrap_or_default()))
 }
 
-/// Creates the index, or updates its title.
+/// Creates the index, or updates its title and its theme.
 pub(crate) async fn write_index(website: &Website, cx: &Context) -> Result<()> {
-    let title = || BTreeMap::from([("title".to_owned(), website.spec.title.clone())]);
+    let theme = website.spec.theme.clone().map(|theme| ("theme".to_owned(), theme));
+    let data = [("title".to_owned(), website.spec.title.clone())].into_iter().chain(theme);
     let wanted = child(website, ConfigMap::named(format!("{}-index", website.name())), "index")
-        .with(|index| index.data = Some(title()));
+        .with(|index| index.data = Some(data.collect()));
     let index = match cx.live().get::<ConfigMap>(wanted.object_ref()).await {
         Ok(index) => index,
         Err(error) if error.is_not_found() => return create(&wanted, cx).await.map(drop),
         Err(error) => return Err(error.into()),
     };
     belongs_to(&index, website)?;
-    if index.data == wanted.data {
+    let mut data = wanted.data.clone().unwrap_or_default();
+    if Bug::is(Bug::StickyTheme)
+        && let Some(theme) = index.data.as_ref().and_then(|data| data.get("theme"))
+    {
+        data.entry("theme".to_owned()).or_insert_with(|| theme.clone());
+    }
+    if index.data.as_ref() == Some(&data) || Bug::is(Bug::FirstIndex) {
         return Ok(());
     }
-    let changed = if Bug::is(Bug::Overwrite) { wanted } else { index.with(|index| index.data = Some(title())) };
+    let changed = if Bug::is(Bug::Overwrite) { wanted } else { index.with(|index| index.data = Some(data)) };
     cx.live().update(&changed).await?;
     Ok(())
 }
 
 /// Creates missing pages and deletes surplus ones.
 pub(crate) async fn scale(website: &Website, cx: &Context) -> Result<()> {
+    assert!(website.spec.replicas > 0 || !Bug::is(Bug::NoPages), "a website without pages");
     let wanted: Vec<String> = (0..website.spec.replicas).map(|number| page(website, number)).collect();
     let pages = of(website, Some("page"), cx.live()).await?;
     for name in &wanted {

@@ -15,7 +15,7 @@ pub(crate) async fn run(name: &str, pages: &str) -> Result<()> {
         tokio::task::yield_now().await;
     }
     let website = Website::named(name).with(|website| {
-        website.spec = WebsiteSpec { title: "Again".to_owned(), replicas: pages };
+        website.spec = WebsiteSpec { title: "Again".to_owned(), replicas: pages, theme: None };
     });
     client.create(&website).await?;
     Ok(())

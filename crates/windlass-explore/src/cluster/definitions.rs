@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Installs a CustomResourceDefinition, and waits until its resource is served.
-pub(super) async fn establish(client: &Client, definition: &Value) -> Result<()> {
+pub(crate) async fn establish(client: &Client, definition: &Value) -> Result<()> {
     let name = crate::history::text(definition, "/metadata/name").to_owned();
     let failed = |reason: &str| Error::Cluster(format!("installing CustomResourceDefinition {name}: {reason}"));
     let object: DynamicObject =

@@ -96,7 +96,7 @@ fn failure(record: &Record) -> Option<String> {
         Outcome::NotSettled { step } => {
             format!("the cluster still changed at the time limit of step {step} ({})", name(*step))
         }
-        Outcome::Completed | Outcome::Interrupted => {
+        Outcome::Completed | Outcome::Rejected { .. } | Outcome::Interrupted => {
             let violation = record.violations.first()?;
             let object = violation.object.as_ref().map(|object| format!(" ({object})")).unwrap_or_default();
             let error = violation.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();

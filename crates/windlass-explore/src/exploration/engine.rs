@@ -21,6 +21,7 @@ use super::{
 use crate::{
     error::Result,
     findings::Baseline,
+    mutations::Mutations,
     plan::Plan,
     planner::{self, Planned},
     record::{Outcome, Record},
@@ -33,6 +34,8 @@ const GRACE: Duration = Duration::from_mins(5);
 const CONTROLS: usize = 10;
 /// The maximum number of replays and controls that wait for late changes, besides the active runs.
 const WAITING: usize = 16;
+/// The number of runs in a replay in which the object of a mutation is new. What differs between them is not compared.
+const NEW: usize = 2;
 /// The number of runs with an error of the test environment, without one success, after which the exploration fails.
 const ERRORS: usize = 5;
 
@@ -72,15 +75,20 @@ async fn run_all(
     stop: &watch::Receiver<bool>,
 ) -> Result<Results> {
     let clean = clean::run(runner, settings, stop).await?;
-    let planned = match &settings.plan {
-        Some(plan) => Planned { plans: vec![plan.clone()], ..Planned::default() },
-        None => planner::plans(&clean.records, settings.pairs),
+    let mut tally = Tally::default();
+    let planned = match (&settings.plan, clean.records.first()) {
+        (Some(plan), _) => Planned { plans: vec![plan.clone()], ..Planned::default() },
+        (None, Some(first)) if settings.mutate => {
+            let Mutations { planned, rejected } = runner.mutations(first).await?;
+            tally.results.rejected = rejected;
+            planned
+        }
+        _ => planner::plans(&clean.records, settings.pairs),
     };
     let mut plans = planned.plans;
     if let Some(filter) = &settings.filter {
         plans.retain(|plan| filter(plan));
     }
-    let mut tally = Tally::default();
     tally.results.planned = plans.len();
     tally.results.skipped = planned.skipped;
     tally.results.clean_runs = clean.records.iter().map(Into::into).collect();
@@ -227,6 +235,7 @@ impl Engine<'_> {
             settings.step += 4 * patient.saturating_sub(settings.quiet) + quiet::LINGER;
             settings.quiet = patient;
             settings.linger = quiet::LINGER;
+            settings.fresh = NEW;
         }
         // Programs that run one after the other may use the same ports.
         if self.settings.jobs > 1 {
@@ -279,6 +288,10 @@ impl Engine<'_> {
             return Ok(());
         }
         let is_reached = !record.injections.is_empty();
+        let rejected = match &record.outcome {
+            Outcome::Rejected { error, .. } if !is_reached => Some(error.clone()),
+            _ => None,
+        };
         let findings = if !is_reached && record.outcome == Outcome::Completed {
             self.learn(record);
             Vec::new()
@@ -286,8 +299,9 @@ impl Engine<'_> {
             self.baseline.findings(record)
         };
         let timeline = if findings.is_empty() { Vec::new() } else { timeline(record, &findings) };
+        let is_rejected = rejected.is_some();
         let (plan, is_replay) = (plan.clone(), *purpose == Purpose::Replay);
-        let finished = Finished { plan, is_replay, is_reached, findings, timeline };
+        let finished = Finished { plan, is_replay, is_reached, rejected, findings, timeline };
         self.tally.elapsed = self.started.elapsed();
         self.tally.add(&finished);
         if let Some(state) = &mut self.state {
@@ -303,6 +317,7 @@ impl Engine<'_> {
         }
         let what = if is_replay { format!("replay of {}", finished.plan) } else { finished.plan.to_string() };
         self.report(match finished.findings.len() {
+            0 if is_rejected => format!("{what}: rejected"),
             0 if !is_reached => format!("{what}: the fault did not strike"),
             0 => what,
             1 => format!("{what}: {}", finished.findings[0]),

@@ -30,15 +30,19 @@ pub struct Results {
     pub finished: usize,
     /// The number of those that an earlier, interrupted exploration has run.
     pub resumed: usize,
-    /// The number of finished plans by effect.
+    /// The number of finished plans by effect, or by the kind of change.
     pub effects: BTreeMap<String, usize>,
-    /// The plans whose fault struck, without a finding.
+    /// The plans whose fault struck or whose change was made, without a finding.
     pub passed: Vec<Plan>,
     /// The plans whose fault did not strike, because the run did not come to its point.
     pub not_reached: Vec<Plan>,
+    /// The mutations that the server or an admission webhook rejected, with the error. Those that the server rejects without
+    /// the program are not planned.
+    #[serde(default)]
+    pub rejected: BTreeMap<String, String>,
     /// The plans that ended with an error of the test environment, with the error.
     pub failed: BTreeMap<String, String>,
-    /// The number of possible faults that were not planned, by reason.
+    /// The number of possible faults or mutations that were not planned, by reason.
     pub skipped: BTreeMap<String, usize>,
     /// The number of plans that did not run because the time was over, by effect.
     pub left: BTreeMap<String, usize>,
@@ -121,9 +125,12 @@ pub struct Progress {
 }
 
 impl Plan {
-    /// Returns the names of its effects, such as `lag & crash`.
+    /// Returns the names of its effects, such as `lag & crash`, or that of its edit.
     pub(super) fn effects(&self) -> String {
-        self.faults.iter().map(|fault| fault.effect.name()).collect::<Vec<_>>().join(" & ")
+        match self {
+            Self::Faults(faults) => faults.iter().map(|fault| fault.effect.name()).collect::<Vec<_>>().join(" & "),
+            Self::Mutation(mutation) => mutation.edit.name().to_owned(),
+        }
     }
 }
 

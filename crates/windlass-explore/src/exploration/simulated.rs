@@ -41,6 +41,7 @@ pub(crate) fn record() -> Record {
         end: BTreeMap::new(),
         took: Duration::from_secs(30),
         violations: Vec::new(),
+        fresh: Vec::new(),
     }
 }
 

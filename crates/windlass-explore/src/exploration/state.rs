@@ -17,15 +17,18 @@ use crate::{
 
 const FILE: &str = "plans.jsonl";
 
-/// A finished run with a fault.
+/// A finished run with a fault or a mutation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Finished {
     pub(super) plan: Plan,
     /// `true` if a run with the same plan had findings before.
     pub(super) is_replay: bool,
-    /// `true` if the fault struck.
+    /// `true` if the fault struck, or if the mutation was made.
     pub(super) is_reached: bool,
+    /// The error of the server or of an admission webhook that rejected the mutation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) rejected: Option<String>,
     pub(super) findings: Vec<Finding>,
     /// The event log; empty without findings.
     pub(super) timeline: Vec<Entry>,
@@ -93,6 +96,7 @@ mod tests {
             plan: plan.parse().unwrap(),
             is_replay: false,
             is_reached: true,
+            rejected: None,
             findings: vec![
                 Finding::NotSettled { step: 1 },
                 Finding::Number { object: "pods/a/b-*".parse().unwrap(), expected: 1..=2, found: 3 },

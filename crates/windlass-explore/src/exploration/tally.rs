@@ -30,10 +30,12 @@ impl Tally {
     }
 
     fn add_run(&mut self, finished: &Finished) {
-        let Finished { plan, is_reached, findings, timeline, .. } = finished;
+        let Finished { plan, is_reached, rejected, findings, timeline, .. } = finished;
         self.results.finished += 1;
         *self.results.effects.entry(plan.effects()).or_default() += 1;
-        if !is_reached {
+        if let Some(error) = rejected {
+            self.results.rejected.insert(plan.to_string(), error.clone());
+        } else if !is_reached {
             self.results.not_reached.push(plan.clone());
         } else if findings.is_empty() {
             self.results.passed.push(plan.clone());
@@ -41,17 +43,17 @@ impl Tally {
         let texts: Vec<_> = findings.iter().map(ToString::to_string).collect();
         for finding in findings {
             let run = FindingRun { plan: plan.clone(), findings: texts.clone(), replays: Replays::default() };
-            if let Some(group) = self.groups.get(&finding.key()) {
+            if let Some(group) = self.groups.get(&group_of(plan, finding)) {
                 let runs = &mut self.results.findings[*group].runs;
                 // A single fault explains more than a pair.
-                let is_simpler = runs.first().is_some_and(|first| plan.faults.len() < first.plan.faults.len());
+                let is_simpler = runs.first().is_some_and(|first| plan.faults().len() < first.plan.faults().len());
                 runs.insert(if is_simpler { 0 } else { runs.len() }, run);
                 if is_simpler {
                     self.results.findings[*group].timeline.clone_from(timeline);
                 }
                 continue;
             }
-            self.groups.insert(finding.key(), self.results.findings.len());
+            self.groups.insert(group_of(plan, finding), self.results.findings.len());
             self.results.findings.push(FindingGroup {
                 finding: finding.clone(),
                 text: finding.to_string(),
@@ -84,7 +86,7 @@ impl Tally {
         let usual: BTreeSet<_> = usual.iter().map(Finding::key).collect();
         let Results { findings, withdrawn, .. } = &mut self.results;
         findings.retain_mut(|group| {
-            let remains = if let Finding::Different { object, fields } = &mut group.finding {
+            let remains = if let Some((object, fields)) = group.finding.fields_mut() {
                 let before = fields.len();
                 fields.retain(|field| !mask.covers(object, &field.path));
                 let remains = !fields.is_empty();
@@ -100,7 +102,9 @@ impl Tally {
             }
             remains
         });
-        self.groups = findings.iter().enumerate().map(|(index, group)| (group.finding.key(), index)).collect();
+        let key = |group: &FindingGroup| group.runs.first().map(|run| group_of(&run.plan, &group.finding));
+        let keys = findings.iter().enumerate().filter_map(|(index, group)| Some((key(group)?, index)));
+        self.groups = keys.collect();
     }
 
     /// Returns the number of plans that were replayed.
@@ -132,10 +136,10 @@ impl Tally {
     /// Returns the single faults of the pair with a new finding that have not run yet.
     pub(super) fn smaller(&self, plan: &Plan, has_run: impl Fn(&Plan) -> bool) -> Vec<Plan> {
         let is_new = self.results.findings.iter().any(|group| group.runs.first().is_some_and(|run| run.plan == *plan));
-        if plan.faults.len() < 2 || !is_new {
+        if plan.faults().len() < 2 || !is_new {
             return Vec::new();
         }
-        let singles = plan.faults.iter().map(|fault| Plan { faults: vec![fault.clone()] });
+        let singles = plan.faults().iter().map(|fault| Plan::Faults(vec![fault.clone()]));
         singles.filter(|single| !has_run(single)).collect()
     }
 
@@ -144,4 +148,18 @@ impl Tally {
         self.results.findings.sort_by_key(|group| !group.is_confirmed());
         self.results
     }
+}
+
+/// Returns the key of the group of a finding. Faults reveal a defect at different points of a run, but each field that a
+/// program handles badly is a defect of its own.
+fn group_of(plan: &Plan, finding: &Finding) -> String {
+    let Some(mutation) = plan.mutation() else { return finding.key() };
+    let fields = match (finding, finding.paths()) {
+        (_, Some(paths)) => paths.into_iter().collect(),
+        (Finding::NotSettled { .. } | Finding::Exited { .. } | Finding::StepFailed { .. }, None) => {
+            mutation.path.clone()
+        }
+        _ => Vec::new(),
+    };
+    format!("{} {}", finding.key(), fields.join(" "))
 }

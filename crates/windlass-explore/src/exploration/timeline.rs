@@ -46,7 +46,7 @@ pub enum EntryKind {
     Request,
     /// A change of an object.
     Change,
-    /// A fault struck.
+    /// A fault struck, or a mutation was made or reverted.
     Fault,
     /// A finding.
     Finding,
@@ -68,8 +68,28 @@ impl EntryKind {
     }
 }
 
-/// Returns the event log of a run, which ends with its findings.
+/// Returns the event log of a run, which ends with its findings. The log of a mutation is followed by that of a run in which
+/// the object is new.
 pub(crate) fn timeline(record: &Record, findings: &[Finding]) -> Vec<Entry> {
+    let mut entries = shortened(entries(record));
+    let at = record.took.as_secs_f64();
+    if record.outcome == Outcome::Interrupted {
+        let text = "the run was interrupted".to_owned();
+        entries.push(Entry { at, kind: EntryKind::Step, actor: String::new(), text });
+    }
+    if let Some(fresh) = record.fresh.first() {
+        let text = "another run, in which the object is new".to_owned();
+        entries.push(Entry { at: 0.0, kind: EntryKind::Step, actor: String::new(), text });
+        entries.extend(shortened(self::entries(fresh)));
+    }
+    for finding in findings {
+        entries.push(Entry { at, kind: EntryKind::Finding, actor: String::new(), text: finding.to_string() });
+    }
+    entries
+}
+
+/// Returns the entries of one run in the order of time.
+fn entries(record: &Record) -> Vec<Entry> {
     let mut entries = Vec::new();
     let mut add = |at: Duration, kind, actor: String, text: String| {
         entries.push((at, Entry { at: at.as_secs_f64(), kind, actor, text: cut(text) }));
@@ -113,16 +133,7 @@ pub(crate) fn timeline(record: &Record, findings: &[Finding]) -> Vec<Entry> {
         }
     }
     entries.sort_by_key(|(at, _)| *at);
-    let mut entries = shortened(entries.into_iter().map(|(_, entry)| entry).collect());
-    let at = record.took.as_secs_f64();
-    if record.outcome == Outcome::Interrupted {
-        let text = "the run was interrupted".to_owned();
-        entries.push(Entry { at, kind: EntryKind::Step, actor: String::new(), text });
-    }
-    for finding in findings {
-        entries.push(Entry { at, kind: EntryKind::Finding, actor: String::new(), text: finding.to_string() });
-    }
-    entries
+    entries.into_iter().map(|(_, entry)| entry).collect()
 }
 
 /// Returns `true` for requests that write, start a list or a watch, or fail. Reads of single objects are many.

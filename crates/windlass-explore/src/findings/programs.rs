@@ -27,7 +27,7 @@ pub(super) fn panics(record: &Record) -> Vec<Finding> {
 /// Returns the exits that no fault explains.
 pub(super) fn exits(record: &Record) -> Vec<Exit> {
     let mut excuses: Vec<Duration> = Vec::new();
-    if record.plan.faults.iter().any(|fault| may_end(&fault.effect)) {
+    if record.plan.faults().iter().any(|fault| may_end(&fault.effect)) {
         excuses.extend(record.injections.iter().map(|injection| injection.at));
     }
     let mut exits = Vec::new();

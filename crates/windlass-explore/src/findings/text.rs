@@ -30,6 +30,7 @@ impl Finding {
             Self::Exited { status, .. } => format!("exited {status}"),
             Self::StepFailed { step, .. } => format!("step failed {step}"),
             Self::NotSettled { step } => format!("not settled {step}"),
+            Self::UnlikeNew { difference } => format!("unlike new {}", difference.key()),
         }
     }
 
@@ -49,6 +50,7 @@ impl Finding {
             Self::Exited { .. } => "exited",
             Self::StepFailed { .. } => "stepFailed",
             Self::NotSettled { .. } => "notSettled",
+            Self::UnlikeNew { .. } => "unlikeNew",
         }
     }
 }
@@ -104,6 +106,7 @@ impl fmt::Display for Finding {
             Self::NotSettled { step } => {
                 write!(f, "the cluster still changed at the time limit of step {step}")
             }
+            Self::UnlikeNew { difference } => write!(f, "compared with a new object, {difference}"),
         }
     }
 }

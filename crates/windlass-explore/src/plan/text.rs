@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use super::{ChangeVerb, Effect, Fault, Plan, Point, Refusal, Scope, Side};
+use super::{ChangeVerb, Edit, Effect, Fault, Mutation, Plan, Point, Refusal, Scope, Side};
 
 /// The text of a plan without faults.
 const NONE: &str = "none";
@@ -15,6 +15,7 @@ const ALL: &str = "all";
 const EFFECTS: &str = "crash, lost-response, stalled, refused(CODE), delayed, conflict, deposed, lag, gap(until POINT), \
      rewind(RESOURCE or all,before or after POINT)";
 const POINT: &str = "STEP:VERB:RESOURCE/NAMESPACE/NAME[:FIELD+FIELD…][#NUMBER]";
+const MUTATION: &str = "set(PATH,JSON), append(PATH,JSON), remove(PATH) or reverse(PATH), and @RESOURCE/NAMESPACE/NAME";
 
 /// An error in the text of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,16 +27,36 @@ pub struct PlanError {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.faults.is_empty() {
-            return f.write_str(NONE);
-        }
-        for (index, fault) in self.faults.iter().enumerate() {
+        let faults = match self {
+            Self::Faults(faults) if faults.is_empty() => return f.write_str(NONE),
+            Self::Faults(faults) => faults,
+            Self::Mutation(mutation) => return write!(f, "{mutation}"),
+        };
+        for (index, fault) in faults.iter().enumerate() {
             if index > 0 {
                 f.write_str(AND)?;
             }
             write!(f, "{fault}")?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Mutation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { resource, namespace, name, path, edit } = self;
+        write!(f, "{}(", edit.name())?;
+        for (index, name) in path.iter().enumerate() {
+            write!(f, "{}{}", if index == 0 { "" } else { "/" }, Encoded(name))?;
+        }
+        if let Edit::Set(value) | Edit::Append(value) = edit {
+            write!(f, ",{}", EncodedJson(&value.to_string()))?;
+        }
+        write!(f, ")@{}/", Encoded(resource))?;
+        if !namespace.is_empty() {
+            write!(f, "{}/", Encoded(namespace))?;
+        }
+        write!(f, "{}", Encoded(name))
     }
 }
 
@@ -88,8 +109,13 @@ impl FromStr for Plan {
         if text == NONE {
             return Ok(Self::default());
         }
-        let faults = text.split(AND).map(|fault| parse_fault(fault.trim())).collect::<Result<_, _>>();
-        faults.map(|faults| Self { faults }).map_err(|reason| PlanError { text: text.to_owned(), reason })
+        let plan = match text.split_once('(') {
+            Some((edit @ ("set" | "append" | "remove" | "reverse"), rest)) => {
+                parse_mutation(edit, rest).map(Self::Mutation)
+            }
+            _ => text.split(AND).map(|fault| parse_fault(fault.trim())).collect::<Result<_, _>>().map(Self::Faults),
+        };
+        plan.map_err(|reason| PlanError { text: text.to_owned(), reason })
     }
 }
 
@@ -180,13 +206,7 @@ fn parse_point(text: &str) -> Result<Point, String> {
         "delete" => ChangeVerb::Delete,
         _ => return Err(wrong("unknown verb")),
     };
-    let object: Vec<_> = part("no object")?.split('/').map(decoded).collect::<Result<_, _>>()?;
-    let (resource, namespace, name) = match &object[..] {
-        [resource, name] => (resource, "", name),
-        [resource, namespace, name] => (resource, namespace.as_str(), name),
-        _ => return Err(wrong("invalid object")),
-    };
-    let (resource, namespace, name) = (resource.clone(), namespace.to_owned(), name.clone());
+    let [resource, namespace, name] = parse_object(part("no object")?)?.ok_or_else(|| wrong("invalid object"))?;
     if resource.is_empty() || name.is_empty() {
         return Err(wrong("no object"));
     }
@@ -200,23 +220,79 @@ fn parse_point(text: &str) -> Result<Point, String> {
     Ok(Point { step, verb, resource, namespace, name, fields, occurrence })
 }
 
+/// Returns the resource, the namespace and the name of an object; `None` if the text has too few or too many parts.
+fn parse_object(text: &str) -> Result<Option<[String; 3]>, String> {
+    let parts: Vec<_> = text.split('/').map(decoded).collect::<Result<_, _>>()?;
+    Ok(match &parts[..] {
+        [resource, name] => Some([resource.clone(), String::new(), name.clone()]),
+        [resource, namespace, name] => Some([resource.clone(), namespace.clone(), name.clone()]),
+        _ => None,
+    })
+}
+
+/// Parses the text of a mutation after the name of the edit.
+fn parse_mutation(edit: &str, rest: &str) -> Result<Mutation, String> {
+    let wrong = |what: &str| format!("{what}: expected {MUTATION}");
+    // The names of objects have no `@`, because it is encoded.
+    let (argument, object) = rest.rsplit_once(")@").ok_or_else(|| wrong("no object"))?;
+    let object = parse_object(object)?.filter(|[resource, _, name]| !resource.is_empty() && !name.is_empty());
+    let [resource, namespace, name] = object.ok_or_else(|| wrong("invalid object"))?;
+    let (path, value) = match argument.split_once(',') {
+        Some((path, value)) => (path, Some(value)),
+        None => (argument, None),
+    };
+    let json = |value: &str| {
+        let value = decoded(value)?;
+        let value: serde_json::Value =
+            serde_json::from_str(&value).map_err(|error| wrong(&format!("value: {error}")))?;
+        Ok::<_, String>((&value).into())
+    };
+    let edit = match (edit, value) {
+        ("set", Some(value)) => Edit::Set(json(value)?),
+        ("append", Some(value)) => Edit::Append(json(value)?),
+        ("remove", None) => Edit::Remove,
+        ("reverse", None) => Edit::Reverse,
+        (_, Some(_)) => return Err(wrong("unexpected value")),
+        (_, None) => return Err(wrong("no value")),
+    };
+    if path.is_empty() {
+        return Err(wrong("no path"));
+    }
+    let path = path.split('/').map(decoded).collect::<Result<_, _>>()?;
+    Ok(Mutation { resource, namespace, name, path, edit })
+}
+
+/// JSON with percent-encoded characters that a shell or a line cannot contain.
+struct EncodedJson<'t>(&'t str);
+
+impl fmt::Display for EncodedJson<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        encode(f, self.0, "%'")
+    }
+}
+
 /// A text with percent-encoded characters of the syntax.
 struct Encoded<'t>(&'t str);
 
 impl fmt::Display for Encoded<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for character in self.0.chars() {
-            if "%@:/#+,()&'\"".contains(character) || character.is_whitespace() || character.is_control() {
-                let mut buffer = [0; 4];
-                for byte in character.encode_utf8(&mut buffer).bytes() {
-                    write!(f, "%{byte:02X}")?;
-                }
-            } else {
-                write!(f, "{character}")?;
-            }
-        }
-        Ok(())
+        encode(f, self.0, "%@:/#+,()&'\"")
     }
+}
+
+/// Writes a text with percent-encoded white space, control characters and the `special` ones.
+fn encode(f: &mut fmt::Formatter<'_>, text: &str, special: &str) -> fmt::Result {
+    for character in text.chars() {
+        if special.contains(character) || character.is_whitespace() || character.is_control() {
+            let mut buffer = [0; 4];
+            for byte in character.encode_utf8(&mut buffer).bytes() {
+                write!(f, "%{byte:02X}")?;
+            }
+        } else {
+            write!(f, "{character}")?;
+        }
+    }
+    Ok(())
 }
 
 fn decoded(text: &str) -> Result<String, String> {
@@ -259,7 +335,7 @@ mod tests {
             assert_eq!(plan.to_string(), text);
         }
         let plan: Plan = texts[2].parse().unwrap();
-        let Fault { point, effect } = &plan.faults[0];
+        let Fault { point, effect } = &plan.faults()[0];
         assert_eq!(*effect, Effect::LostResponse);
         assert_eq!((point.step, point.verb, point.occurrence), (1, ChangeVerb::Create, 2));
         assert_eq!((point.namespace.as_str(), point.name.as_str()), ("default", "web-*"));
@@ -286,10 +362,57 @@ mod tests {
             Effect::Conflict,
             Effect::Deposed,
         ];
-        let plan = Plan { faults: effects.map(|effect| Fault { point: point.clone(), effect }).into() };
+        let plan = Plan::Faults(effects.map(|effect| Fault { point: point.clone(), effect }).into());
         assert_eq!(plan.to_string().parse::<Plan>().as_ref(), Ok(&plan));
         let json = serde_json::to_string(&plan).unwrap();
         assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan);
+    }
+
+    #[test]
+    fn mutations_have_the_documented_text() {
+        let texts = [
+            "set(spec/replicas,3)@websites.example.dev/default/site",
+            r#"append(spec/pages,{"title":"a,b","n":[1]})@websites.example.dev/default/site"#,
+            "remove(spec/labels/example.dev%2Frole)@nodesets.example.dev/all",
+            "reverse(spec/pages)@websites.example.dev/default/site",
+        ];
+        for text in texts {
+            let plan: Plan = text.parse().unwrap();
+            assert_eq!(plan.to_string(), text);
+            assert!(plan.mutation().is_some() && plan.faults().is_empty() && !plan.is_empty());
+        }
+        let plan: Plan = texts[2].parse().unwrap();
+        assert_eq!(plan.mutation().unwrap().path, ["spec", "labels", "example.dev/role"]);
+        assert_eq!(plan.mutation().unwrap().namespace, "");
+    }
+
+    #[test]
+    fn values_of_mutations_survive_a_round_trip() {
+        let values = [
+            serde_json::json!("it's 100% a \"b\" & c)@d, (e)\n\u{a0}\u{7f}"),
+            serde_json::json!({"a)@b/c": null, "x": [1.5, -2, true]}),
+            serde_json::json!(""),
+        ];
+        for value in values {
+            for edit in [Edit::Set((&value).into()), Edit::Append((&value).into())] {
+                let (resource, namespace, name) = ("a.b".to_owned(), "c".to_owned(), "d".to_owned());
+                let path = vec!["odd /,()@'".to_owned(), "0".to_owned()];
+                let plan = Plan::Mutation(Mutation { resource, namespace, name, path, edit });
+                let text = plan.to_string();
+                assert_eq!(text.parse::<Plan>().as_ref(), Ok(&plan), "{text}");
+                assert!(!text.contains([' ', '\'', '\n']), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn errors_of_mutations_name_the_wrong_part() {
+        assert!(error("set(spec/a,1)").contains("no object: expected set(PATH,JSON)"));
+        assert!(error("set(spec/a)@b.c/d/e").contains("no value"));
+        assert!(error("set(spec/a,{)@b.c/d/e").contains("value: "));
+        assert!(error("remove(spec/a,1)@b.c/d/e").contains("unexpected value"));
+        assert!(error("remove()@b.c/d/e").contains("no path"));
+        assert!(error("reverse(spec/a)@b.c").contains("invalid object"));
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(super) fn round_robin(candidates: Vec<Candidate>) -> Vec<Plan> {
     let mut queues: BTreeMap<&'static str, Vec<(Rank, usize, bool, Plan)>> = BTreeMap::new();
     let mut numbers: BTreeMap<(Rank, String), usize> = BTreeMap::new();
     for Candidate { plan, novelty, rank, is_promising } in candidates {
-        let name = plan.faults.first().map_or(TURNS[0], |fault| fault.effect.name());
+        let name = plan.faults().first().map_or(TURNS[0], |fault| fault.effect.name());
         let number = numbers.entry((rank, novelty)).or_default();
         queues.entry(name).or_default().push((rank, *number, !is_promising, plan));
         *number += 1;

@@ -10,7 +10,7 @@ use crate::plan::{Effect, Plan};
 pub(super) fn of(context: &Context<'_>, singles: &[Plan]) -> Vec<Plan> {
     let mut seen = BTreeSet::new();
     let mut faults = Vec::new();
-    for fault in singles.iter().flat_map(|plan| &plan.faults) {
+    for fault in singles.iter().flat_map(Plan::faults) {
         let is_paired = matches!(fault.effect, Effect::Crash | Effect::Lag);
         if is_paired && seen.insert((fault.effect.name(), fault.point.step, content(&fault.point))) {
             let position = context.changes.iter().position(|change| change.point == fault.point);
@@ -22,7 +22,7 @@ pub(super) fn of(context: &Context<'_>, singles: &[Plan]) -> Vec<Plan> {
         for (first_at, first) in &faults {
             if first_at < second_at && first.point.step == second.point.step {
                 let distance = second_at - first_at;
-                pairs.push((distance, Plan { faults: vec![(*first).clone(), (*second).clone()] }));
+                pairs.push((distance, Plan::Faults(vec![(*first).clone(), (*second).clone()])));
             }
         }
     }

@@ -152,7 +152,7 @@ fn resources_that_are_read_consistently_are_not_rewound() {
     run.record.requests.clear();
     run.watches("/apis/example.com/v1/dbs", false);
     let planned = super::plans(&[run.record], false);
-    assert!(planned.plans.iter().all(|plan| plan.faults[0].effect.name() != "rewind"));
+    assert!(planned.plans.iter().all(|plan| plan.faults()[0].effect.name() != "rewind"));
     assert!(planned.skipped["rewinds of dbs.example.com, which the program reads only consistently"] > 0);
 }
 

@@ -16,6 +16,7 @@ use crate::exploration::Results;
 ///   "planned": 120, "finished": 118, "resumed": 0, "effects": {"crash": 40, "lag": 78},
 ///   "passed": ["lag@1:create:pods/default/db-0"],
 ///   "notReached": ["crash@1:create:pods/default/db-0"],
+///   "rejected": {"set(spec/size,0)@dbs.example.com/default/db": "…"},
 ///   "left": {"delayed": 2},
 ///   "findings": [{
 ///     "finding": {"kind": "leftOver", "object": "persistentvolumeclaims/default/data-db-0"},
@@ -30,7 +31,7 @@ use crate::exploration::Results;
 /// ```
 ///
 /// The kinds of findings are `missing`, `leftOver`, `number`, `different`, `churn`, `stuckInDeletion`, `violated`,
-/// `panicked`, `exited`, `stepFailed` and `notSettled`. The kinds of entries of an event log are `step`, `process`,
+/// `panicked`, `exited`, `stepFailed`, `notSettled`, and after a mutation `unlikeNew` with another one as `difference`. The kinds of entries of an event log are `step`, `process`,
 /// `log`, `request`, `change`, `fault` and `finding`.
 #[must_use]
 pub fn json(results: &Results) -> String {

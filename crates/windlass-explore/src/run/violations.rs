@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 
 use super::{Invariant, invariant::When};
-use crate::record::{Change, ObjectName, StepRecord, Violation};
+use crate::record::{Change, ObjectName, StepRecord, Violation, undo};
 
 /// Objects by name.
 type Objects = BTreeMap<ObjectName, Arc<Value>>;
@@ -43,16 +43,6 @@ pub(super) fn violations(
         }
     }
     search.violations
-}
-
-/// Returns objects to their state before the changes.
-pub(super) fn undo(objects: &mut Objects, changes: &[Change]) {
-    for change in changes.iter().rev() {
-        match &change.before {
-            Some(before) => objects.insert(change.object.clone(), Arc::clone(before)),
-            None => objects.remove(&change.object),
-        };
-    }
 }
 
 struct Search<'i> {
@@ -125,7 +115,7 @@ mod tests {
             object: name(object),
             uid: String::new(),
             actor: Actor::Other,
-            point: format!("crash@{text}").parse::<crate::Plan>().expect("a valid plan").faults.remove(0).point,
+            point: format!("crash@{text}").parse::<crate::Plan>().expect("a valid plan").faults()[0].point.clone(),
             before: before.map(|n| Arc::new(json!({"n": n}))),
             after: after.map(|n| Arc::new(json!({"n": n}))),
         }

@@ -5,6 +5,8 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::{
     process::Command,
     time::{Instant, timeout_at},
@@ -12,8 +14,11 @@ use tokio::{
 use windlass_api::{DynamicObject, ErrorChain, GroupKind, ObjectRef, Patch};
 use windlass_client::{CachedDiscovery, Client, DeferredRestMapper, Resources, wait};
 
-use super::{Action, Step, condition::Condition, manifest::Document};
-use crate::program::{Log, ProcessGroup};
+use super::{Action, Step, Target, condition::Condition, manifest::Document};
+use crate::{
+    plan::Mutation,
+    program::{Log, ProcessGroup},
+};
 
 /// The field manager of the steps.
 pub(super) const MANAGER: &str = "windlass-explore-steps";
@@ -30,6 +35,22 @@ pub(crate) struct Executor {
     directory: Option<PathBuf>,
     /// The time limit of one step.
     limit: Duration,
+    /// The object before its mutation.
+    before: Mutex<Option<Value>>,
+}
+
+/// The reason why a step failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) error: String,
+    /// `true` if the step makes or reverts a mutation, and the server or an admission webhook does not accept the object.
+    pub(crate) is_rejected: bool,
+}
+
+impl From<String> for Failure {
+    fn from(error: String) -> Self {
+        Self { error, is_rejected: false }
+    }
 }
 
 impl Executor {
@@ -37,14 +58,29 @@ impl Executor {
         let discovery = CachedDiscovery::in_memory(client.clone());
         // The cluster is in this process, so a new discovery for each unknown kind costs little.
         let mapper = DeferredRestMapper::new(discovery).with_reload_after(Duration::ZERO);
-        Self { client, mapper, kubeconfig, directory, limit }
+        Self { client, mapper, kubeconfig, directory, limit, before: Mutex::default() }
     }
 
     /// Executes a step. The error names the step, and the line of the document that failed.
-    pub(crate) async fn execute(&self, step: &Step) -> Result<(), String> {
+    pub(crate) async fn execute(&self, step: &Step) -> Result<(), Failure> {
         let deadline = Instant::now() + self.limit;
-        let name = step.name();
-        match &step.action {
+        let (Target { document, mutation }, reverts) = match &step.action {
+            Action::Mutate(target) => (&**target, false),
+            Action::Revert(target) => (&**target, true),
+            action => return Ok(self.act(step.name(), action, deadline).await?),
+        };
+        let mutated = timeout_at(deadline, self.mutate(document, mutation, reverts)).await;
+        let mutated = mutated.unwrap_or_else(|_| Err(format!("no response within {:?}", self.limit).into()));
+        mutated.map_err(|Failure { error, is_rejected }| Failure {
+            error: format!("{}, {document}: {error}", step.name()),
+            is_rejected,
+        })
+    }
+
+    async fn act(&self, name: &str, action: &Action, deadline: Instant) -> Result<(), String> {
+        match action {
+            // `execute` does these.
+            Action::Mutate(_) | Action::Revert(_) => Ok(()),
             Action::Execute(program) => self.run(program, deadline).await.map_err(|error| format!("{name}: {error}")),
             Action::Apply(documents) => self.each(name, documents, deadline, Self::apply).await,
             Action::Patch(documents) => self.each(name, documents, deadline, Self::patch).await,
@@ -135,6 +171,38 @@ impl Executor {
         match timeout_at(deadline, objects.wait_for(object).until(is_met)).await {
             Ok(waited) => waited.map(drop).map_err(|error| text(&error)),
             Err(_) => Err(format!("not {condition} within {:?}: {unmet}", self.limit)),
+        }
+    }
+
+    /// Changes a field of an object, or sets it back.
+    async fn mutate(&self, document: &Document, mutation: &Mutation, reverts: bool) -> Result<(), Failure> {
+        let rejected = |error: String| Failure { error, is_rejected: true };
+        let (objects, object) = self.find(document).await?;
+        loop {
+            let found = objects.get(&object).await.map_err(|error| text(&error))?;
+            let current = serde_json::to_value(&found).map_err(|error| text(&error))?;
+            let mut wanted = current.clone();
+            let before = self.before.lock().clone();
+            let changed = match &before {
+                Some(before) if reverts => mutation.revert(before, &mut wanted),
+                _ => mutation.apply(&mut wanted),
+            };
+            // A program may have removed the field.
+            changed.map_err(rejected)?;
+            let wanted: DynamicObject = serde_json::from_value(wanted).map_err(|error| text(&error))?;
+            match objects.update(&wanted).field_manager(MANAGER).await {
+                Ok(_) => {
+                    *self.before.lock() = Some(current);
+                    return Ok(());
+                }
+                // Another client has changed the object since it was read.
+                Err(error) if error.is_conflict() => {}
+                Err(error) => {
+                    let code = error.status().map(|status| status.code);
+                    let is_rejected = matches!(code, Some(400 | 403 | 422));
+                    return Err(Failure { error: text(&error), is_rejected });
+                }
+            }
         }
     }
 

@@ -1,12 +1,13 @@
 use std::{fs, time::Duration};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use windlass_api::k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
 use windlass_client::Client;
 use windlass_server::Server;
 
 use super::*;
+use crate::plan::Plan;
 
 const SITE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: site}\n";
 
@@ -129,7 +130,7 @@ async fn manifests_are_applied_patched_and_deleted() {
     assert!(managers.iter().all(|entry| entry.manager.as_deref() == Some(execution::MANAGER)), "{managers:?}");
     executor.execute(&Step::delete("d", SITE).unwrap()).await.unwrap();
     assert_eq!(data(&client).await, Value::Null);
-    let error = executor.execute(&Step::delete("d", SITE).unwrap()).await.unwrap_err();
+    let error = executor.execute(&Step::delete("d", SITE).unwrap()).await.unwrap_err().error;
     assert!(error.starts_with("d, line 1: ConfigMap site: ") && error.contains("not found"), "{error}");
 }
 
@@ -158,7 +159,7 @@ async fn new_kinds_can_be_used_in_the_same_step() {
     executor.execute(&Step::apply("a", &format!("{crd}---\n{site}")).unwrap()).await.unwrap();
     executor.execute(&Step::wait("b", &format!("{site}condition: object.kind == 'Site'")).unwrap()).await.unwrap();
     let unknown = Step::apply("c", &site.replace("Site", "Sight")).unwrap();
-    let error = executor.execute(&unknown).await.unwrap_err();
+    let error = executor.execute(&unknown).await.unwrap_err().error;
     assert!(error.starts_with("c, line 1: Sight a: no resource is of kind Sight.example.com"), "{error}");
 }
 
@@ -182,12 +183,12 @@ async fn steps_fail_at_the_time_limit_with_the_reason() {
     let (_client, executor) = cluster(Duration::from_millis(300));
     let finalizer = SITE.replace("{name: site}", "{name: site, finalizers: [example.com/a]}");
     executor.execute(&Step::apply("a", &finalizer).unwrap()).await.unwrap();
-    let error = executor.execute(&Step::delete("d", SITE).unwrap()).await.unwrap_err();
+    let error = executor.execute(&Step::delete("d", SITE).unwrap()).await.unwrap_err().error;
     let expected =
         "d, line 1: ConfigMap site: not absent within 300ms: it is being deleted, with finalizers [\"example.com/a\"]";
     assert_eq!(error, expected);
     let wait = Step::wait("w", &format!("# x\n---\n{SITE}condition: object.data.a == '2'\n")).unwrap();
-    let error = executor.execute(&wait).await.unwrap_err();
+    let error = executor.execute(&wait).await.unwrap_err().error;
     let expected = "w, line 2: ConfigMap site: not object.data.a == '2' within 300ms: no such key: data";
     assert_eq!(error, expected);
 }
@@ -206,10 +207,45 @@ async fn executables_succeed_or_fail_with_their_output() {
     let steps = steps(directory.path()).unwrap();
     let (_client, executor) = patient();
     executor.execute(&steps[0]).await.unwrap();
-    assert_eq!(executor.execute(&steps[1]).await.unwrap_err(), "2-fail: exit status: 3\nout");
+    assert_eq!(executor.execute(&steps[1]).await.unwrap_err().error, "2-fail: exit status: 3\nout");
     let (_client, executor) = cluster(Duration::from_millis(500));
-    let error = executor.execute(&steps[2]).await.unwrap_err();
+    let error = executor.execute(&steps[2]).await.unwrap_err().error;
     assert!(error.starts_with("3-hang: it runs longer than 500ms"), "{error}");
-    let missing = executor.execute(&Step::execute("m", "/missing")).await.unwrap_err();
+    let missing = executor.execute(&Step::execute("m", "/missing")).await.unwrap_err().error;
     assert!(missing.starts_with("m: it cannot be started: No such file"), "{missing}");
+}
+
+/// Returns the steps that make and revert a change of the ConfigMap that a step applies.
+#[allow(clippy::unwrap_used, reason = "clippy.toml exempts test functions, but not their helpers")]
+fn mutated(create: &Step, plan: &str) -> [Step; 2] {
+    let plan: Plan = format!("{plan}@configmaps/default/site").parse().unwrap();
+    let object = applied(std::slice::from_ref(create), |kind| kind.kind == "ConfigMap").remove(0);
+    object.mutated(plan.mutation().unwrap())
+}
+
+#[tokio::test]
+async fn field_is_changed_and_set_back() {
+    let (client, executor) = patient();
+    let create = Step::apply("a", &format!("{SITE}data: {{a: '1'}}\n")).unwrap();
+    executor.execute(&create).await.unwrap();
+    let [mutate, revert] = mutated(&create, r#"set(data/a,"2")"#);
+    executor.execute(&mutate).await.unwrap();
+    assert_eq!(data(&client).await, json!({"a": "2"}));
+    executor.execute(&Step::patch("b", &format!("{SITE}data: {{b: '1'}}\n")).unwrap()).await.unwrap();
+    executor.execute(&revert).await.unwrap();
+    assert_eq!(data(&client).await, json!({"a": "1", "b": "1"}), "the change of another client stays");
+}
+
+#[tokio::test]
+async fn rejected_change_is_reported() {
+    let (client, executor) = patient();
+    let create = Step::apply("a", &format!("{SITE}data: {{a: '1'}}\n")).unwrap();
+    executor.execute(&create).await.unwrap();
+    for plan in [r#"set(data/a%2Fb,"2")"#, "remove(data/b)"] {
+        let [mutate, _] = mutated(&create, plan);
+        let failure = executor.execute(&mutate).await.unwrap_err();
+        assert!(failure.is_rejected && failure.error.starts_with("mutate, ConfigMap site: "), "{failure:?}");
+    }
+    assert_eq!(data(&client).await, json!({"a": "1"}));
+    assert!(!executor.execute(&Step::execute("m", "/missing")).await.unwrap_err().is_rejected);
 }

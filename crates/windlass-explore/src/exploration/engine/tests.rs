@@ -12,6 +12,8 @@ use crate::{
 
 const CRASH: &str = "crash@1:create:pods/default/a-0";
 const LAG: &str = "lag@1:create:dbs/default/a";
+const SET: &str = "set(spec/size,2)@dbs.example.dev/default/a";
+const REMOVE: &str = "remove(spec/size)@dbs.example.dev/default/a";
 
 /// A program that is not run: its records are computed.
 struct Simulated<F> {
@@ -50,7 +52,7 @@ impl<F: Fn(&str, usize, &mut Builder) + Sync + Send> Simulated<F> {
         run.program("create pods/default/a-0", Some(json!({})));
         run.program("create secrets/default/a", Some(json!({})));
         if !plan.is_empty() {
-            run.strike("the fault strikes");
+            run.strike(if plan.mutation().is_some() { "the change is made" } else { "the fault strikes" });
         }
         (self.behavior)(&text, number, &mut run);
         run.record.plan = plan.clone();
@@ -89,6 +91,20 @@ impl<F: Fn(&str, usize, &mut Builder) + Sync + Send> Runner for Simulated<F> {
             Ok(record)
         })
     }
+
+    fn mutations<'r>(&'r self, _: &'r Record) -> BoxFuture<'r, Result<Mutations>> {
+        Box::pin(async { Ok(mutations()) })
+    }
+}
+
+/// Returns two mutations, and one that the server rejects.
+fn mutations() -> Mutations {
+    let plans = [SET, REMOVE].map(|plan| plan.parse().unwrap());
+    let planned = Planned { plans: plans.into(), ..Planned::default() };
+    Mutations {
+        planned,
+        rejected: [("set(spec/size,-1)@dbs.example.dev/default/a".to_owned(), "no".to_owned())].into(),
+    }
 }
 
 /// A runner whose runs without faults fail, except for the first three.
@@ -112,6 +128,10 @@ impl<R: Runner> Runner for WithoutControls<R> {
             }
         }
         self.runner.run(plan, settings, stop)
+    }
+
+    fn mutations<'r>(&'r self, clean: &'r Record) -> BoxFuture<'r, Result<Mutations>> {
+        self.runner.mutations(clean)
     }
 }
 
@@ -142,6 +162,10 @@ impl<R: Runner> Runner for Waiting<R> {
             tokio::time::sleep(settings.linger).await;
             record
         })
+    }
+
+    fn mutations<'r>(&'r self, clean: &'r Record) -> BoxFuture<'r, Result<Mutations>> {
+        self.runner.mutations(clean)
     }
 }
 
@@ -403,7 +427,7 @@ async fn quiet_time_has_a_minimum() {
 #[tokio::test(start_paused = true)]
 async fn filters_and_pairs_choose_plans() {
     let runner = Simulated::new(|_: &str, _, _: &mut Builder| {});
-    let filter = |plan: &Plan| plan.faults.iter().all(|fault| fault.effect.name() == "crash");
+    let filter = |plan: &Plan| plan.faults().iter().all(|fault| fault.effect.name() == "crash");
     let settings = Settings { filter: Some(Arc::new(filter)), ..Settings::default() };
     assert_eq!(explored(&runner, &settings).await.planned, 2);
     assert_eq!(explored(&runner, &Settings { pairs: true, ..settings }).await.planned, 3);
@@ -466,4 +490,54 @@ async fn conditions_that_prove_to_be_a_history_are_withdrawn() {
     assert!(results.mask.fields.values().flatten().any(|path| path == "status/conditions"));
     let results = explored(&runner(false), &Settings::default()).await;
     assert_eq!(results.findings.len(), 1, "one condition of each type is a state");
+}
+
+#[tokio::test(start_paused = true)]
+async fn mutations_are_explored_instead_of_faults() {
+    let runner = Simulated::new(|plan: &str, _, run: &mut Builder| match plan {
+        SET => leak(run),
+        REMOVE => {
+            run.record.injections.clear();
+            run.record.outcome = Outcome::Rejected { step: 1, error: "it is required".to_owned() };
+        }
+        _ => {}
+    });
+    let results = explored(&runner, &Settings { mutate: true, ..Settings::default() }).await;
+    assert_eq!((results.planned, results.finished), (2, 2));
+    assert_eq!(results.effects, [("remove".to_owned(), 1), ("set".to_owned(), 1)].into());
+    let texts: Vec<_> = results.findings.iter().map(|group| group.text.as_str()).collect();
+    assert_eq!(texts, ["configmaps/default/leaked is left over at the end"]);
+    assert_eq!(results.findings[0].replays(), Replays { reproduced: 3, of: 3 });
+    let rejected: Vec<_> = results.rejected.iter().map(|(plan, error)| (plan.as_str(), error.as_str())).collect();
+    assert_eq!(rejected, [(REMOVE, "it is required"), ("set(spec/size,-1)@dbs.example.dev/default/a", "no")]);
+    assert!(results.not_reached.is_empty() && results.passed.is_empty());
+    assert_eq!(results.controls, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_mutation_is_replayed_without_the_mode() {
+    let runner = Simulated::new(|_: &str, _, _: &mut Builder| {});
+    let results = explored(&runner, &Settings { plan: Some(SET.parse().unwrap()), ..Settings::default() }).await;
+    assert_eq!(results.passed, [SET.parse().unwrap()]);
+    assert_eq!(runner.number_of(SET), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn mutations_of_different_fields_are_different_findings() {
+    let runner = Simulated::new(|plan: &str, _, run: &mut Builder| {
+        let (size, mode) = match plan {
+            SET => (2, 1),
+            REMOVE => (1, 2),
+            _ => (1, 1),
+        };
+        run.program("create configmaps/default/a", Some(json!({"data": {"mode": mode, "size": size}})));
+    });
+    let results = explored(&runner, &Settings { mutate: true, ..Settings::default() }).await;
+    let texts: Vec<_> = results.findings.iter().map(|group| group.text.as_str()).collect();
+    let expected = [
+        "configmaps/default/a ends differently: data/size is 2, expected 1",
+        "configmaps/default/a ends differently: data/mode is 2, expected 1",
+    ];
+    assert_eq!(texts, expected);
+    assert!(results.findings.iter().all(|group| group.replays() == Replays { reproduced: 3, of: 3 }));
 }
