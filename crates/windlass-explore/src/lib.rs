@@ -15,8 +15,8 @@
 //! ```text
 //! report       results as text, JSON, HTML and JUnit
 //! exploration  the runs without faults, the plans, the replays of findings
-//! planner      chooses faults from the runs without faults
 //! mutations    chooses changes of custom resources from their schemas
+//! planner      chooses faults from the runs without faults
 //! findings     compares a run with the runs without faults
 //! normal       the state of a cluster without the parts that differ from run to run
 //! run          one run: the cluster, the program, the steps
@@ -34,8 +34,8 @@
 
 pub mod report;
 pub mod exploration;
-mod planner;
 mod mutations;
+mod planner;
 pub mod findings;
 pub mod normal;
 mod run;

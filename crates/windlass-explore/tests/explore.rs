@@ -199,7 +199,7 @@ async fn mutation_finds_a_field_that_is_not_reverted() {
     let results = explore(mutations("sticky-theme", set).clean_runs(1).replays(0)).await;
     assert_eq!(results.finished, 1);
     let expected = "set(spec/theme,\"dark\")@websites.example.dev/default/site configmaps/default/site-index ends \
-                    differently: data/theme is \"dark\", expected no value";
+                    differently: data/theme is \"dark\", expected missing";
     assert_eq!(texts(&results), [expected]);
 }
 

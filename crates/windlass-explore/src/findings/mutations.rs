@@ -113,11 +113,11 @@ mod tests {
         assert_eq!(texts(&with_fresh(mutated("2", "1"), vec![fresh("2")])), [""; 0]);
         assert_eq!(
             texts(&with_fresh(mutated("2", "2"), vec![fresh("2")])),
-            ["configmaps/default/a ends differently: data/size is 2, expected 1"]
+            [r#"configmaps/default/a ends differently: data/size is "2", expected "1""#]
         );
         assert_eq!(
             texts(&with_fresh(mutated("1", "1"), vec![fresh("2")])),
-            ["compared with a new object, configmaps/default/a ends differently: data/size is 1, expected 2"]
+            [r#"compared with a new object, configmaps/default/a ends differently: data/size is "1", expected "2""#]
         );
     }
 
