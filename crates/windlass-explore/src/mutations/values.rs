@@ -227,7 +227,7 @@ fn number_near(schema: &Value, wanted: i64) -> Option<Value> {
     let aligned = near.checked_add((step - near.rem_euclid(step)) % step)?;
     let found = [aligned, aligned.saturating_sub(step)].into_iter().find(|number| fits(schema, *number));
     let float = || {
-        let middle = (schema["minimum"].as_f64()? + schema["maximum"].as_f64()?) / 2.0;
+        let middle = f64::midpoint(schema["minimum"].as_f64()?, schema["maximum"].as_f64()?);
         (kind(schema) == "number" && in_range(schema, middle)).then(|| json!(middle))
     };
     found.map(Value::from).or_else(float)

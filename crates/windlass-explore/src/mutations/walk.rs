@@ -67,14 +67,15 @@ impl Walk {
             let path = join(path, name);
             match (manifest.get(name), live.get(name)) {
                 (Some(value), Some(live)) => self.present(property, value, live, is_required, &path),
-                // The program has removed it.
-                (Some(_), None) => self.changed += 1,
                 (None, Some(value)) if value == &property["default"] => {
-                    values::others(property, value).iter().for_each(|value| self.set(&path, value));
+                    for value in &values::others(property, value) {
+                        self.set(&path, value);
+                    }
                 }
-                // A default with defaults inside, or a field that the program has added.
+                // A default with defaults inside.
                 (None, Some(_)) if property["default"].is_object() => {}
-                (None, Some(_)) => self.changed += 1,
+                // The program has removed or added it.
+                (Some(_), None) | (None, Some(_)) => self.changed += 1,
                 (None, None) => self.absent(property, &path),
             }
         }
@@ -91,7 +92,9 @@ impl Walk {
                 self.items(schema, items, others, path);
             }
             (value, live) if value == live => {
-                values::others(schema, value).iter().for_each(|value| self.set(path, value));
+                for value in &values::others(schema, value) {
+                    self.set(path, value);
+                }
             }
             _ => {
                 self.changed += 1;

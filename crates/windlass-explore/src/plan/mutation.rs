@@ -118,19 +118,15 @@ impl Mutation {
         let path = self.restored(before);
         let missing = || format!("{} does not exist", path.join("."));
         let Some((last, parents)) = path.split_last() else { return Err(missing()) };
-        match lookup(before, path) {
-            Some(value) => {
-                let parent = descend(object, parents, true).ok_or_else(missing)?;
-                put(parent, last, value.clone()).ok_or_else(missing)
-            }
-            None => {
-                // Nothing is to be removed if the program has removed it.
-                if let Some(parent) = descend(object, parents, false) {
-                    take(parent, last);
-                }
-                Ok(())
-            }
+        if let Some(value) = lookup(before, path) {
+            let parent = descend(object, parents, true).ok_or_else(missing)?;
+            return put(parent, last, value.clone()).ok_or_else(missing);
         }
+        // Nothing is to be removed if the program has removed it.
+        if let Some(parent) = descend(object, parents, false) {
+            take(parent, last);
+        }
+        Ok(())
     }
 
     /// Returns the path to the first list on the path, or to the first field that does not exist.
