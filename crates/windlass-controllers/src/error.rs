@@ -1,7 +1,5 @@
 //! The errors of the built-in controllers' reconciles.
 
-use std::time::Duration;
-
 use thiserror::Error;
 use windlass_api::SelectorError;
 use windlass_cache::{DecodeError, UnknownIndex};
@@ -9,9 +7,6 @@ use windlass_client::Verb;
 use windlass_runtime::Action;
 
 use crate::nodes::StagesError;
-
-/// The time after which a reconcile of an outdated state is repeated without an event.
-const STALE: Duration = Duration::from_secs(1);
 
 /// An error of a built-in controller's reconcile. Each of them is retried with back-off.
 #[derive(Debug, Error)]
@@ -80,13 +75,12 @@ impl ReconcileError {
 }
 
 /// A write on an outdated state is not an error: the event that outdated it queues the key again, and the next
-/// reconcile finds the newer state. An earlier retry would fail again. A server can report a conflict for another reason,
-/// such as the quota of a namespace, and no event follows. So the key is queued again after a while.
+/// reconcile finds the newer state. An earlier retry would fail again.
 pub(crate) fn await_newer_state(outcome: Result<Action, ReconcileError>) -> Result<Action, ReconcileError> {
     match outcome {
         Err(error) if error.is_outdated() => {
             tracing::debug!(%error, "the cache is stale; waiting for an event");
-            Ok(Action::requeue_after(STALE))
+            Ok(Action::await_change())
         }
         other => other,
     }
