@@ -8,6 +8,7 @@
 //! ```text
 //! scheme            decodes objects by their kind
 //! list_watch        the interface between the client and caches
+//! container_runtime the interface between a server and the containers of pods
 //! list              lists of objects
 //! apply             the bodies of server-side applies
 //! managed_fields    `metadata.managedFields` for clients
@@ -61,6 +62,7 @@
 #[cfg(feature = "k8s-openapi")]
 mod scheme;
 mod list_watch;
+mod container_runtime;
 #[cfg(feature = "k8s-openapi")]
 mod list;
 #[cfg(feature = "k8s-openapi")]
@@ -177,6 +179,7 @@ pub use options::{
 pub use patch::{Patch, PatchKind};
 pub use selector::{FieldRequirement, FieldSelector, LabelSelector, Operator, Requirement, SelectorError};
 
+pub use container_runtime::{CommandResult, ContainerId, ContainerLog, ContainerRuntime};
 pub use event_type::EventType;
 pub use list_meta::{ListMeta, ShardInfo};
 pub use list_watch::{BoxError, ListItem, ListWatch, ListWatchError, RawEvent};
