@@ -72,7 +72,7 @@ pub use certificates::{CertificateOrder, CertificateSigner};
 pub use error::ReconcileError;
 pub use identity::Identity;
 pub use node_lifecycle::EvictionRates;
-pub use nodes::{Pace, StagePlace, Stages, StagesError};
+pub use nodes::{Pace, PodAnswers, PodAnswersError, StagePlace, Stages, StagesError};
 pub use service_account_tokens::{TokenRequest, TokenSigner};
 
 /// The examples of README.md.

@@ -14,12 +14,14 @@
 //! Pods can declare their resource usage by annotations; the simulator publishes it as metrics ([`pod_metrics`]) for
 //! autoscalers.
 //!
-//! Rules can replace the life cycle of pods and nodes ([`stages`]).
+//! Rules can replace the life cycle of pods and nodes ([`stages`]), and answer commands and requests for logs
+//! ([`answers`]).
 //!
-//! Not simulated: logs, exec, probes, images that cannot be pulled, init containers that fail.
+//! Not simulated: probes, images that cannot be pulled, init containers that fail.
 
 mod addresses;
 mod amount;
+mod answers;
 mod consumers;
 mod demand;
 mod disk;
@@ -39,10 +41,12 @@ mod script;
 mod shell;
 mod stages;
 mod storage;
+mod yaml;
 
 use windlass_runtime::{Group, Manager, Task};
 
 use self::{addresses::MOST_NODES, fleet::Fleet, pod_metrics::PodMetrics, stages::Player};
+pub use answers::{PodAnswers, PodAnswersError};
 pub use pace::Pace;
 pub use stages::{StagePlace, Stages, StagesError};
 pub(crate) use storage::Storage;

@@ -34,7 +34,7 @@ use crate::{Identity, error::ReconcileError, identity::Identities};
 /// The label that identifies the simulator's nodes.
 const SIMULATED: &str = "windlass.dev/simulated";
 /// The annotation that lets a node fail if its value is `true`.
-const FAIL: &str = "windlass.dev/fail";
+pub(super) const FAIL: &str = "windlass.dev/fail";
 /// The taint that an API server adds to new nodes, and that a node lifecycle controller removes from ready ones.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// The labels with the zone and the region of a node.

@@ -9,7 +9,7 @@ mod jq;
 pub(super) mod player;
 mod rules;
 pub(super) mod steps;
-mod template;
+pub(super) mod template;
 
 use std::{
     fmt, fs, io,

@@ -3,10 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, de::IgnoredAny};
-use serde_saphyr::{Options, Spanned};
+use serde_saphyr::Spanned;
 use windlass_api::PatchKind;
 
 use super::{
+    super::yaml,
     StagePlace, Stages, StagesError, environment,
     jq::Query,
     rules::{Delay, Operator, Patch, Requirement, Selector, Stage, Step, Time},
@@ -199,15 +200,12 @@ struct PatchSpec {
 pub(super) fn parse(file: &str, text: &str) -> Result<Stages, StagesError> {
     let file: Arc<str> = file.into();
     let invalid = |error: serde_saphyr::Error| {
-        let line = error.location().map(|at| at.line());
-        let message = error.to_string();
-        let position = error.location().map(|at| format!(" at line {}, column {}", at.line(), at.column()));
-        let message =
-            position.and_then(|position| message.strip_suffix(&*position).map(str::to_owned)).unwrap_or(message);
+        let (line, message) = yaml::problem(&error);
         StagesError::Invalid { place: StagePlace { file: Arc::clone(&file), line, stage: None }, message }
     };
     // Another kind is a better explanation than its first unknown field.
-    let headers: Vec<Spanned<Header>> = serde_saphyr::from_multiple_with_options(text, options()).map_err(invalid)?;
+    let headers: Vec<Spanned<Header>> =
+        serde_saphyr::from_multiple_with_options(text, yaml::options()).map_err(invalid)?;
     for Spanned { value: header, referenced, .. } in &headers {
         if header.api_version != API_VERSION || header.kind != "Stage" {
             let place = StagePlace { file: Arc::clone(&file), line: Some(referenced.line()), stage: None };
@@ -218,7 +216,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Stages, StagesError> {
             return Err(StagesError::Invalid { place, message });
         }
     }
-    let documents: Vec<Document> = serde_saphyr::from_multiple_with_options(text, options()).map_err(invalid)?;
+    let documents: Vec<Document> = serde_saphyr::from_multiple_with_options(text, yaml::options()).map_err(invalid)?;
     let mut stages = Stages::default();
     for document in documents {
         let mut reader = Reader { file: &file, text, stage: &document.metadata.name, kind: Kind::Pod };
@@ -231,10 +229,6 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Stages, StagesError> {
         stages = stages.and(Stages { pods, nodes })?;
     }
     Ok(stages)
-}
-
-fn options() -> Options {
-    serde_saphyr::options! { strict_booleans: true, with_snippet: false }
 }
 
 /// The kinds that have stages.
@@ -445,7 +439,7 @@ impl Reader<'_> {
         kind: PatchKind,
         root: Option<String>,
     ) -> Result<Step, StagesError> {
-        let lines_before = self.lines_before(template);
+        let lines_before = yaml::lines_before(self.text, template);
         let functions = match self.kind {
             Kind::Pod => environment::OF_PODS,
             Kind::Node => environment::OF_NODES,
@@ -453,16 +447,6 @@ impl Reader<'_> {
         let template = Template::parse(&template.value, functions)
             .map_err(|error| self.error(lines_before + error.line as u64, field, error.message))?;
         Ok(Step::Patch(Patch { is_status, kind, root, template, lines_before }))
-    }
-
-    /// Returns the number of the line before the first one of a text. A block scalar begins on the line after its
-    /// indicator.
-    fn lines_before(&self, template: &Spanned<String>) -> u64 {
-        let at = template.referenced.line();
-        let line = usize::try_from(at).ok().and_then(|at| self.text.lines().nth(at.saturating_sub(1)));
-        let indicator = line.and_then(|line| line.split_whitespace().last()).unwrap_or_default();
-        let is_block = indicator.starts_with(['|', '>']) && template.value.contains('\n');
-        if is_block { at } else { at.saturating_sub(1) }
     }
 }
 

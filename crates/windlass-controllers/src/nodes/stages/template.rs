@@ -1,4 +1,4 @@
-//! The templates of stages: the part of Go's text/template that stages use.
+//! The templates of stages and of answers for pods: the part of Go's text/template that stages use.
 //!
 //! Supported are actions, pipelines, variables, `if`, `with`, `range`, `else`, `break`, `continue`, comments, trim
 //! markers, and the [`functions`]. Named templates and methods are not. Everything that is not supported is an error
@@ -26,20 +26,20 @@ const MOST_OUTPUT: usize = 1_500_000;
 
 /// A parsed template.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Template {
+pub(in crate::nodes) struct Template {
     nodes: Vec<Node>,
 }
 
 /// An error in the text of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SyntaxError {
+pub(in crate::nodes) struct SyntaxError {
     /// The line in the template; the first one is 1.
-    pub(super) line: usize,
-    pub(super) message: String,
+    pub(in crate::nodes) line: usize,
+    pub(in crate::nodes) message: String,
 }
 
 /// The functions that depend on the object of the stage.
-pub(super) trait Environment {
+pub(in crate::nodes) trait Environment {
     /// Calls the function `name`.
     fn call(&self, name: &str, arguments: &[&Value]) -> Result<Value, String>;
 }
@@ -104,12 +104,12 @@ enum Root {
 
 impl Template {
     /// Parses a template. `own` are the names of the functions of the environment.
-    pub(super) fn parse(text: &str, own: &[&'static str]) -> Result<Self, SyntaxError> {
+    pub(in crate::nodes) fn parse(text: &str, own: &[&'static str]) -> Result<Self, SyntaxError> {
         parser::parse(text, own).map(|nodes| Self { nodes })
     }
 
     /// Renders the template for `data`.
-    pub(super) fn render(&self, data: &Value, environment: &dyn Environment) -> Result<String, SyntaxError> {
+    pub(in crate::nodes) fn render(&self, data: &Value, environment: &dyn Environment) -> Result<String, SyntaxError> {
         evaluation::render(&self.nodes, data, environment)
     }
 }
