@@ -1,6 +1,6 @@
 //! Connections that continue with another protocol, such as WebSocket.
 
-use std::{fmt, future::Future, pin::Pin, sync::Arc};
+use std::{any::Any, fmt, future::Future, pin::Pin, sync::Arc};
 
 use http::Extensions;
 use hyper::upgrade::{OnUpgrade, Upgraded};
@@ -18,6 +18,8 @@ pub type UpgradedStream = TokioIo<Upgraded>;
 pub struct Upgrade {
     stream: OnUpgrade,
     upgraded: UpgradedWork,
+    /// Dropped when the work ends.
+    kept: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// The work on a connection after HTTP, if an application has set it.
@@ -27,14 +29,22 @@ pub(crate) struct UpgradedWork(Arc<Mutex<Option<Work>>>);
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Upgrade {
+    /// Drops a value when the work ends, or when there will be none. An application that passes the request on can so
+    /// follow the work of another one. Replaces the value of an earlier call.
+    #[must_use]
+    pub fn keep(self, value: impl Any + Send + Sync) -> Self {
+        Self { kept: Some(Arc::new(value)), ..self }
+    }
+
     /// Sets the work on the connection after the response. It is dropped unless the response has code 101, and when the
     /// connection must be closed.
     pub fn run<F>(self, work: impl FnOnce(UpgradedStream) -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let Self { stream, upgraded } = self;
+        let Self { stream, upgraded, kept } = self;
         let work = Box::pin(async move {
+            let _kept = kept;
             match stream.await {
                 Ok(stream) => work(TokioIo::new(stream)).await,
                 Err(error) => tracing::debug!(%error, "a connection was not upgraded"),
@@ -48,7 +58,7 @@ impl UpgradedWork {
     /// Adds an [`Upgrade`] to the extensions of a request that asks for another protocol.
     pub(crate) fn offer(&self, extensions: &mut Extensions) {
         if let Some(stream) = extensions.get::<OnUpgrade>().cloned() {
-            extensions.insert(Upgrade { stream, upgraded: self.clone() });
+            extensions.insert(Upgrade { stream, upgraded: self.clone(), kept: None });
         }
     }
 
