@@ -3,11 +3,16 @@
 //! This server does not connect to any of them. It answers as kube-apiserver does if the other side is unreachable. It
 //! validates the request against the stored objects and reports a pod without a node, a node without an address, or a
 //! service without endpoints. If there is an address, it reports that the address is unreachable.
+//!
+//! A [`ContainerRuntime`] of the program answers commands and requests for logs in place of the kubelets ([`container`]).
+
+pub(crate) mod container;
 
 use http::Method;
 use serde_json::{Map, Value, json};
-use windlass_api::{GroupKind, GroupResource, Status, reason};
+use windlass_api::{ContainerId, ContainerRuntime, GroupKind, GroupResource, Status, reason};
 
+use self::container::{Command, Log, LogOptions};
 use crate::{
     object::{Errors, Path, Tree},
     registry::{Attributes, ListParams, Operation, Registry, RequestContext, SubresourceKind},
@@ -29,9 +34,14 @@ pub(crate) enum Connection {
     ServiceProxy,
 }
 
-/// An empty successful response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EmptyResponse;
+/// The answer to a connection that does not fail.
+#[derive(Debug)]
+pub(crate) enum Connected {
+    /// The log of a pod without a node.
+    Nothing,
+    Log(Box<Log>),
+    Command(Box<Command>),
+}
 
 impl Registry {
     /// Runs the admission plugins for a connection.
@@ -122,27 +132,39 @@ impl Connection {
         Ok(options.into())
     }
 
-    /// Connects. Always fails at some step, except that a pod without a node has an empty log.
+    /// Connects. Without a runtime it always fails at some step, except that a pod without a node has an empty log.
     pub(crate) async fn connect(
         self,
         registry: &Registry,
+        runtime: Option<&dyn ContainerRuntime>,
         target: &Target,
         query: &Query,
-    ) -> Result<EmptyResponse, Status> {
+    ) -> Result<Connected, Status> {
         let name = target.name.as_deref().unwrap_or_default();
+        let now = registry.clock().now();
         match self {
             Self::Log => {
                 validate_log_options(name, query)?;
                 let pod = object(registry, target, name).await?;
-                check_container(&pod, query.get("container").unwrap_or_default())?;
-                match pod.text(&["spec", "nodeName"]) {
-                    "" => Ok(EmptyResponse),
-                    node => Err(unreachable_node(registry, node, "pods").await),
+                let container = container_name(&pod, query.get("container").unwrap_or_default())?;
+                if pod.text(&["spec", "nodeName"]).is_empty() {
+                    return Ok(Connected::Nothing);
                 }
+                let runtime = reachable(registry, runtime, &pod).await?;
+                let options = LogOptions::parse(query, now)?;
+                let container = ContainerId { pod: &pod, name: &container, now };
+                Ok(Connected::Log(Box::new(Log::read(runtime, &container, target, options)?)))
             }
-            Self::Command | Self::Attach => {
+            Self::Command => {
                 let pod = object(registry, target, name).await?;
-                check_container(&pod, query.get("container").unwrap_or_default())?;
+                let container = container_name(&pod, query.get("container").unwrap_or_default())?;
+                let runtime = reachable(registry, runtime, &pod).await?;
+                let container = ContainerId { pod: &pod, name: &container, now };
+                Ok(Connected::Command(Box::new(Command::run(runtime, &container, query))))
+            }
+            Self::Attach => {
+                let pod = object(registry, target, name).await?;
+                container_name(&pod, query.get("container").unwrap_or_default())?;
                 Err(node_error(registry, &pod).await)
             }
             Self::Ports => Err(node_error(registry, &object(registry, target, name).await?).await),
@@ -167,26 +189,65 @@ impl Connection {
     }
 }
 
+/// Returns the runtime of a pod's node, or the error for connections to the node.
+async fn reachable<'r>(
+    registry: &Registry,
+    runtime: Option<&'r dyn ContainerRuntime>,
+    pod: &Value,
+) -> Result<&'r dyn ContainerRuntime, Status> {
+    let kubelet = kubelet_of(registry, pod).await?;
+    runtime.filter(|runtime| runtime.is_reachable(&kubelet.node)).ok_or_else(|| kubelet.unreachable())
+}
+
 /// Returns the error for connections to a pod's node.
 async fn node_error(registry: &Registry, pod: &Value) -> Status {
+    match kubelet_of(registry, pod).await {
+        Ok(kubelet) => kubelet.unreachable(),
+        Err(status) => status,
+    }
+}
+
+/// Returns the kubelet of a pod's node.
+async fn kubelet_of(registry: &Registry, pod: &Value) -> Result<Kubelet, Status> {
     match pod.text(&["spec", "nodeName"]) {
         "" => {
             let name = pod.text(&["metadata", "name"]);
-            Status::bad_request(format!("pod {name} does not have a host assigned"))
+            Err(Status::bad_request(format!("pod {name} does not have a host assigned")))
         }
-        node => unreachable_node(registry, node, "pods").await,
+        node => kubelet(registry, node, "pods").await,
     }
 }
 
 /// Returns the error for connections to a node. `resource` is the requested resource: kube-apiserver reports a missing
 /// node under its name.
 async fn unreachable_node(registry: &Registry, name: &str, resource: &str) -> Status {
+    match kubelet(registry, name, resource).await {
+        Ok(kubelet) => kubelet.unreachable(),
+        Err(status) => status,
+    }
+}
+
+/// The kubelet of a node.
+struct Kubelet {
+    node: Value,
+    /// The host and the port.
+    address: String,
+}
+
+impl Kubelet {
+    fn unreachable(&self) -> Status {
+        let address = &self.address;
+        Status::unclassified(format!("error dialing backend: {address}: this server does not connect to kubelets"))
+    }
+}
+
+/// Returns the kubelet of a node.
+async fn kubelet(registry: &Registry, name: &str, resource: &str) -> Result<Kubelet, Status> {
     let table = registry.resources();
-    let Some(nodes) = table.get("", "v1", "nodes") else { return Status::unknown_resource() };
-    let node = match registry.peek(&Target::object(nodes, None, name)).await {
-        Ok(Some(node)) => node.value(),
-        Ok(None) => return Status::not_found(&GroupResource::new("", resource.to_owned()), name),
-        Err(status) => return status,
+    let nodes = table.get("", "v1", "nodes").ok_or_else(Status::unknown_resource)?;
+    let node = match registry.peek(&Target::object(nodes, None, name)).await? {
+        Some(node) => node.value(),
+        None => return Err(Status::not_found(&GroupResource::new("", resource.to_owned()), name)),
     };
     const PREFERRED: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
     let addresses = node.items(&["status", "addresses"]);
@@ -198,14 +259,12 @@ async fn unreachable_node(registry: &Registry, name: &str, resource: &str) -> St
                 .map(|address| format!("{{{} {}}}", address.text(&["type"]), address.text(&["address"])))
                 .collect();
             let text = format!("no preferred addresses found; known addresses: [{}]", known.join(" "));
-            Status::unclassified(text)
+            Err(Status::unclassified(text))
         }
         Some(address) => {
             let port = node.int(&["status", "daemonEndpoints", "kubeletEndpoint", "Port"]).unwrap_or(10250);
-            let address = address.text(&["address"]);
-            Status::unclassified(format!(
-                "error dialing backend: {address}:{port}: this server does not connect to kubelets"
-            ))
+            let address = format!("{}:{port}", address.text(&["address"]));
+            Ok(Kubelet { node, address })
         }
     }
 }
@@ -278,8 +337,8 @@ fn first_port(pod: &Value) -> Option<String> {
     ports.next().and_then(|port| port.int(&["containerPort"])).map(|port| port.to_string())
 }
 
-/// Checks that the pod has the named container. A pod with a single container needs no name.
-fn check_container(pod: &Value, name: &str) -> Result<(), Status> {
+/// Returns the name of the requested container, which the pod must have. A pod with a single container needs no name.
+fn container_name(pod: &Value, name: &str) -> Result<String, Status> {
     const KINDS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
     let names = |kind: &str| -> Vec<&str> {
         pod.items(&["spec", kind]).iter().map(|container| container.text(&["name"])).collect()
@@ -287,13 +346,13 @@ fn check_container(pod: &Value, name: &str) -> Result<(), Status> {
     let pod_name = pod.text(&["metadata", "name"]);
     if !name.is_empty() {
         if KINDS.iter().any(|kind| names(kind).contains(&name)) {
-            return Ok(());
+            return Ok(name.to_owned());
         }
         return Err(Status::bad_request(format!("container {name} is not valid for pod {pod_name}")));
     }
     let [containers, init, _] = KINDS.map(names);
-    if containers.len() == 1 {
-        return Ok(());
+    if let [only] = containers[..] {
+        return Ok(only.to_owned());
     }
     let mut text = format!("a container name must be specified for pod {pod_name}");
     if !containers.is_empty() {

@@ -51,11 +51,13 @@ mod fairness;
 mod forward;
 mod issuer;
 mod json;
+mod logs;
 mod media;
 mod operation;
 mod options;
 mod pieces;
 mod read;
+mod remote_command;
 mod resource;
 mod respond;
 mod watch;
@@ -68,7 +70,12 @@ use self::{
     failure::Failure,
     media::{Encoding, Endpoint, ErrorEncoding},
 };
-pub(crate) use self::{failure::too_many_requests, read::RequestBody, websocket::MessageType};
+pub(crate) use self::{
+    failure::too_many_requests,
+    read::RequestBody,
+    remote_command::{Channels, UpgradedProtocol},
+    websocket::MessageType,
+};
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache, private");
@@ -80,7 +87,7 @@ pub(crate) struct Origin {
     pub(crate) stopping: Stopping,
     /// The client's address. `None` for requests in process.
     pub(crate) remote: Option<IpAddr>,
-    /// The connection can continue with WebSocket messages.
+    /// The connection can continue with another protocol: WebSocket or SPDY.
     pub(crate) is_upgradable: bool,
 }
 
@@ -106,7 +113,7 @@ pub(crate) struct Exchange {
     stopping: Stopping,
     /// The client's address. `None` for requests in process.
     remote: Option<IpAddr>,
-    /// The connection can continue with WebSocket messages.
+    /// The connection can continue with another protocol: WebSocket or SPDY.
     is_upgradable: bool,
     audit_id: HeaderValue,
     /// The end of the time limit, if there is one.

@@ -21,7 +21,8 @@ use tokio::{
     net::TcpListener,
     sync::{OnceCell, watch},
 };
-use windlass_api::{BoxError, Clock, Entropy, Status};
+use windlass_api::{BoxError, Clock, ContainerRuntime, Entropy, Status};
+use windlass_serve::Upgrade;
 
 use crate::{
     admission::{AdmissionConfiguration, PodAccounts},
@@ -38,7 +39,7 @@ use crate::{
     descriptions::Descriptions,
     extension::ExtensionApi,
     flow_control::{FlowControl, FlowControlOptions},
-    http::{Body, Origin, RequestBody, Trust, handle},
+    http::{Body, Origin, RequestBody, Trust, UpgradedProtocol, handle, too_many_requests},
     identity::User,
     kinds::{RuntimeConfig, core::service::ServiceCidr, flowcontrol},
     kubernetes::KubernetesVersion,
@@ -54,6 +55,8 @@ mod connection;
 mod listener;
 mod outgoing;
 mod pacing;
+mod spdy;
+mod upgraded;
 mod websocket;
 
 #[cfg(test)]
@@ -85,6 +88,7 @@ pub struct ServerBuilder {
     authentication: AuthenticationOptions,
     descriptions: Descriptions,
     added_check: Option<AddedCheck>,
+    containers: Option<Arc<dyn ContainerRuntime>>,
     request_timeout: Duration,
     offer: Offer,
     audit: Option<AuditConfiguration>,
@@ -100,6 +104,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 ///
 /// Every request runs as the administrator, or as the user set with [`Self::acting_as`]. Bodies of watches yield one
 /// frame per event. Works with a paused tokio clock.
+///
+/// A request with the extension [`Upgrade`] of `windlass-serve` can continue with another protocol, on the connection of
+/// the server that has received it.
 #[derive(Clone, Debug)]
 pub struct Service {
     server: Server,
@@ -311,6 +318,15 @@ impl ServerBuilder {
         self
     }
 
+    /// Answers commands (`exec`) and requests for logs from these containers, in place of the kubelets of all nodes. By
+    /// default these requests fail, because this server does not connect to kubelets.
+    ///
+    /// A container runs if the status of its pod says so.
+    pub fn containers(mut self, runtime: impl ContainerRuntime + 'static) -> Self {
+        self.containers = Some(Arc::new(runtime));
+        self
+    }
+
     /// Sets a chain of authorizers, which replaces [`Self::authorization`]. Members of `system:masters` may still do
     /// everything.
     pub fn authorizers(mut self, chain: AuthorizerChain) -> Self {
@@ -404,6 +420,7 @@ impl ServerBuilder {
             flow_control: FlowControl::new(self.flow_control, &flowcontrol::levels(), &schemas),
             descriptions: self.descriptions,
             added_check: self.added_check,
+            containers: self.containers,
             address: Mutex::new(SocketAddr::new(address, self.address.port())),
             budget: Budget::new(self.limits),
             authorities: Mutex::default(),
@@ -432,6 +449,7 @@ impl Server {
             authentication: AuthenticationOptions::default(),
             descriptions: Descriptions::default(),
             added_check: None,
+            containers: None,
             request_timeout: REQUEST_TIMEOUT,
             offer: Offer::default(),
             audit: None,
@@ -579,15 +597,27 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let inner = self.server.0.clone();
+        let upgrade = request.extensions_mut().remove::<Upgrade>();
         let origin = Origin {
             trust: Trust::InProcess(self.user.clone()),
             stopping: inner.stopping(),
             remote: None,
-            is_upgradable: false,
+            is_upgradable: upgrade.is_some(),
         };
-        Box::pin(async move { Ok(handle(inner, origin, request.map(boxed)).await) })
+        Box::pin(async move {
+            let budget = Arc::clone(&inner.budget);
+            let (mut head, body) = handle(inner, origin, request.map(boxed)).await.into_parts();
+            let body = match (head.extensions.remove::<UpgradedProtocol>(), upgrade) {
+                (Some(protocol), Some(upgrade)) => match upgraded::run(protocol, body, upgrade, &budget.open()) {
+                    Ok(()) => Body::whole(""),
+                    Err(_) => return Ok(too_many_requests()),
+                },
+                _ => body,
+            };
+            Ok(Response::from_parts(head, body))
+        })
     }
 }
 

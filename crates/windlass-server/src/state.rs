@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::{OnceCell, watch};
-use windlass_api::{BoxError, Clock, Entropy, Status};
+use windlass_api::{BoxError, Clock, ContainerRuntime, Entropy, Status};
 
 use crate::{
     aggregation::{self, Aggregation},
@@ -69,6 +69,8 @@ pub(crate) struct State {
     pub(crate) audit: Option<Arc<Audit>>,
     pub(crate) descriptions: Descriptions,
     pub(crate) added_check: Option<AddedCheck>,
+    /// The containers of the cluster. `None` if the kubelets of the nodes are unreachable.
+    pub(crate) containers: Option<Arc<dyn ContainerRuntime>>,
     /// The address that documents and objects give to clients.
     pub(crate) address: Mutex<SocketAddr>,
     /// The memory held by clients on sockets.

@@ -12,11 +12,12 @@ use windlass_api::{PatchKind, Status, StatusDetails, reason};
 use super::{
     Exchange, Failure,
     body::Body,
-    delete_options,
+    delete_options, logs,
     media::{self, Endpoint, ErrorEncoding, View},
     operation::{Operation, is_built_in},
     options::{WriteOptions, delete_params, delete_params_of, list_params, watch_params},
     read::{self, RequestBody},
+    remote_command,
     respond::{self, Renderer},
     until, watch,
     websocket::{self, MessageType},
@@ -24,7 +25,7 @@ use super::{
 use crate::request::ResourcePath;
 use crate::{
     codec::{Offer, cbor_message, from_cbor},
-    connect::{Connection, EmptyResponse},
+    connect::{Connected, Connection},
     kubernetes::KubernetesVersion,
     metrics::{Meter, RequestLabels, Scope, Verb},
     offload::{LARGE, offload, offload_future},
@@ -74,7 +75,7 @@ pub(super) async fn answer(
         return Err(if known { Status::unknown_resource().into() } else { Failure::NotFound });
     };
     if let Some(connection) = connection(path, resource) {
-        return connect(registry, exchange, path, resource, connection).await;
+        return connect(server, registry, exchange, path, resource, connection).await;
     }
     let operation = Operation::of(&exchange.method, path, resource)?;
     let namespace = if resource.is_namespaced() { path.namespace.clone() } else { None };
@@ -170,6 +171,7 @@ fn connection(path: &ResourcePath, resource: &ResourceInfo) -> Option<Connection
 }
 
 async fn connect(
+    server: &State,
     registry: &Registry,
     exchange: &Exchange,
     path: &ResourcePath,
@@ -192,10 +194,15 @@ async fn connect(
             registry::RequestContext { user, warnings, audit, trace, name, ..registry::RequestContext::default() };
         registry.admit_connection(&target, options, context).await?;
     }
-    let EmptyResponse = connection.connect(registry, &target, &exchange.query).await?;
-    let mut response = Response::new(Body::whole(Bytes::new()));
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    Ok(response)
+    match connection.connect(registry, server.containers.as_deref(), &target, &exchange.query).await? {
+        Connected::Nothing => {
+            let mut response = Response::new(Body::whole(Bytes::new()));
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            Ok(response)
+        }
+        Connected::Log(log) => Ok(logs::answer(registry, &exchange.stopping, *log).await?),
+        Connected::Command(command) => remote_command::answer(exchange, *command),
+    }
 }
 
 impl Request<'_> {

@@ -1,6 +1,6 @@
-//! The handshake of a watch over a WebSocket, as in kube-apiserver.
+//! The handshakes of watches and commands over a WebSocket, as in kube-apiserver.
 //!
-//! Its response has the events of the watch as its body, one frame per message. The connection sends them
+//! Its response has the messages as its body, one per frame, such as the events of a watch. The connection sends them
 //! ([`server`](crate::server)).
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -13,7 +13,7 @@ use http::{
 };
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
-use super::{body::Body, media::Encoding};
+use super::{body::Body, media::Encoding, remote_command::UpgradedProtocol};
 use crate::authn;
 
 /// The only version of the protocol.
@@ -22,7 +22,7 @@ const VERSION: HeaderValue = HeaderValue::from_static("13");
 /// The constant that a server appends to the key of a handshake (RFC 6455, section 1.3).
 const ACCEPTED: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// The type of the messages in the body of a response with code 101. It is an extension of the response.
+/// The type of the messages in the body of a response with code 101.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessageType {
     Text,
@@ -39,36 +39,53 @@ impl MessageType {
     }
 }
 
-/// Answers a handshake with the messages of a body, or with an error if it is incomplete.
+/// Answers the handshake of a watch with the messages of a body, or with an error if it is incomplete.
 pub(super) fn accept(headers: &HeaderMap, messages: Body, kind: MessageType) -> Response<Body> {
-    let Some(key) = headers.get(SEC_WEBSOCKET_KEY).filter(|key| !key.is_empty()) else {
-        return refused(StatusCode::BAD_REQUEST, "mismatch challenge/response");
-    };
-    if headers.get(SEC_WEBSOCKET_VERSION) != Some(&VERSION) {
-        let mut response = refused(StatusCode::BAD_REQUEST, "missing or bad WebSocket Version");
-        response.headers_mut().insert(SEC_WEBSOCKET_VERSION, VERSION);
-        return response;
+    if let Err(refused) = key(headers) {
+        return refused;
     }
     // kube-apiserver requires an origin, and accepts any.
     if !headers.get(ORIGIN).is_some_and(is_origin) {
         return refused(StatusCode::FORBIDDEN, "");
     }
     let mut protocols = authn::protocols(headers);
-    let protocol = protocols.next().and_then(|protocol| HeaderValue::from_str(protocol).ok());
+    let protocol = protocols.next();
     if protocols.next().is_some() {
         return refused(StatusCode::BAD_REQUEST, "");
     }
+    switch(headers, protocol, messages, kind)
+}
+
+/// Answers a handshake with the messages of a body and a subprotocol, or with an error if it is incomplete.
+pub(super) fn switch(headers: &HeaderMap, protocol: Option<&str>, messages: Body, kind: MessageType) -> Response<Body> {
+    let key = match key(headers) {
+        Ok(key) => key,
+        Err(refused) => return refused,
+    };
     let mut response = Response::new(messages);
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    response.extensions_mut().insert(kind);
+    response.extensions_mut().insert(UpgradedProtocol::WebSocket(kind));
     let headers = response.headers_mut();
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(SEC_WEBSOCKET_ACCEPT, accepted(key));
-    if let Some(protocol) = protocol {
+    if let Some(protocol) = protocol.and_then(|protocol| HeaderValue::from_str(protocol).ok()) {
         headers.insert(SEC_WEBSOCKET_PROTOCOL, protocol);
     }
     response
+}
+
+/// Returns the key of a handshake, or the response if it is incomplete.
+fn key(headers: &HeaderMap) -> Result<&HeaderValue, Response<Body>> {
+    let Some(key) = headers.get(SEC_WEBSOCKET_KEY).filter(|key| !key.is_empty()) else {
+        return Err(refused(StatusCode::BAD_REQUEST, "mismatch challenge/response"));
+    };
+    if headers.get(SEC_WEBSOCKET_VERSION) != Some(&VERSION) {
+        let mut response = refused(StatusCode::BAD_REQUEST, "missing or bad WebSocket Version");
+        response.headers_mut().insert(SEC_WEBSOCKET_VERSION, VERSION);
+        return Err(response);
+    }
+    Ok(key)
 }
 
 /// Returns the proof that a server understands the handshake with this key.
@@ -89,7 +106,7 @@ fn is_origin(value: &HeaderValue) -> bool {
 }
 
 /// Returns the response to a handshake that cannot be accepted. Its connection is closed.
-fn refused(code: StatusCode, text: &'static str) -> Response<Body> {
+pub(super) fn refused(code: StatusCode, text: &'static str) -> Response<Body> {
     let mut response = Response::new(Body::whole(text));
     *response.status_mut() = code;
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

@@ -16,10 +16,10 @@ use rustls::{ServerConnection, pki_types::CertificateDer};
 use windlass_api::BoxError;
 use windlass_serve::{Application, Connection, RequestBody, Upgrade};
 
-use super::{boxed, outgoing::Outgoing, websocket::WebSocket};
+use super::{boxed, outgoing::Outgoing, upgraded};
 use crate::{
     budget::{Account, Charge},
-    http::{Body as ResponseBody, MessageType, Origin, Trust, handle, too_many_requests},
+    http::{Body as ResponseBody, Origin, Trust, UpgradedProtocol, handle, too_many_requests},
     state::{State, Stopping},
     tls::{ClientCertificate, TlsIdentity},
 };
@@ -123,11 +123,9 @@ impl Connection for ClientConnection {
                 return busy();
             }
             let (mut head, body) = handle(server, origin, request).await.into_parts();
-            let body = match (head.extensions.remove::<MessageType>(), upgrade) {
-                (Some(kind), Some(upgrade)) => WebSocket::new(body, kind, &account).map(|socket| {
-                    upgrade.run(|stream| socket.serve(stream));
-                    Outgoing::unbounded(ResponseBody::whole(""), &account)
-                }),
+            let body = match (head.extensions.remove::<UpgradedProtocol>(), upgrade) {
+                (Some(protocol), Some(upgrade)) => upgraded::run(protocol, body, upgrade, &account)
+                    .map(|()| Outgoing::unbounded(ResponseBody::whole(""), &account)),
                 _ => Outgoing::new(body, &account),
             };
             match body {

@@ -29,6 +29,7 @@ use crate::{http::Body, tls::TlsIdentity};
 mod aggregation;
 mod cbor;
 mod compact;
+mod containers;
 mod delivery;
 mod extensions;
 mod flow_control;

@@ -1,4 +1,4 @@
-//! Watches over WebSockets (RFC 6455): the messages of a response on a connection after its handshake.
+//! Watches and commands over WebSockets (RFC 6455): the messages of a response on a connection after its handshake.
 //!
 //! The frames are sent like a response body ([`Outgoing`]): charged to the connection until they are written, and in turns
 //! if they are many. Messages of the client are skipped, so a connection needs no memory for them.
@@ -7,21 +7,22 @@ use std::{future, io, sync::Arc};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
-use http_body_util::BodyExt as _;
 use tokio::{
-    io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader},
+    io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader},
     sync::mpsc,
 };
-use windlass_api::BoxError;
 use windlass_serve::UpgradedStream;
 
-use super::outgoing::Outgoing;
+use super::{
+    outgoing::Outgoing,
+    upgraded::{linger, send},
+};
 use crate::{
     budget::{Account, OverBudget},
     http::{Body, BodyError, Frames, MessageType},
 };
 
-/// The size of the buffer for received bytes. Clients of watches only send control frames.
+/// The size of the buffer for received bytes. Messages of clients are skipped.
 const RECEIVED: usize = 512;
 
 /// The maximum length of the payload of a control frame.
@@ -82,13 +83,14 @@ impl WebSocket {
 
     /// Sends the messages until they end, or until the client closes the WebSocket or its connection.
     pub(super) async fn serve(self, stream: UpgradedStream) {
-        let (from, to) = tokio::io::split(stream);
+        let (mut from, to) = tokio::io::split(stream);
         let ended = tokio::select! {
             ended = send(self.frames, to) => ended,
-            ended = receive(from, self.answers) => ended.map_err(Into::into),
+            ended = receive(&mut from, self.answers) => ended.map_err(Into::into),
         };
-        if let Err(error) = ended {
-            tracing::debug!(error = &*error, "a WebSocket has ended without a close frame");
+        match ended {
+            Ok(()) => linger(from).await,
+            Err(error) => tracing::debug!(error = &*error, "a WebSocket has ended without a close frame"),
         }
     }
 }
@@ -137,16 +139,6 @@ fn frame(opcode: u8, payload: Bytes) -> [Bytes; 2] {
         }
     }
     [head.into(), payload]
-}
-
-/// Sends frames until their end, and then closes the connection.
-async fn send(mut frames: Outgoing, mut to: impl AsyncWrite + Unpin) -> Result<(), BoxError> {
-    while let Some(frame) = frames.frame().await {
-        let mut data = frame?.into_data().unwrap_or_default();
-        to.write_all_buf(&mut data).await?;
-        to.flush().await?;
-    }
-    Ok(to.shutdown().await?)
 }
 
 /// Answers control frames until the connection ends. After a close frame, it is the sender that ends the connection.
