@@ -16,7 +16,7 @@ use tokio::{
 };
 use windlass_api::k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use windlass_client::{Client, Kubeconfig, kubeconfig, wait};
-use windlass_controllers::{BuiltIn, Controllers};
+use windlass_controllers::{BuiltIn, Controllers, PodAnswers};
 use windlass_serve::{HttpServer, Protocols};
 use windlass_server::{RuntimeConfig, TlsIdentity};
 
@@ -61,12 +61,14 @@ pub(crate) struct ClusterOptions {
     pub(crate) runtime: RuntimeConfig,
     /// The pod that represents the program.
     pub(crate) pod: Option<PodName>,
+    /// The answers for simulated pods. `None` if their kubelets are unreachable.
+    pub(crate) answers: Option<PodAnswers>,
 }
 
 impl Default for ClusterOptions {
     fn default() -> Self {
         let (crds, runtime) = (Vec::new(), RuntimeConfig::default());
-        Self { controllers: Controllers::all(), nodes: 0, crds, runtime, pod: None }
+        Self { controllers: Controllers::all(), nodes: 0, crds, runtime, pod: None, answers: None }
     }
 }
 
@@ -147,7 +149,7 @@ impl Cluster {
         let address = listener.local_addr().map_err(|error| failed("listening", &error))?;
         let tls = TlsIdentity::generate([address.ip().to_string()]);
         let tls = tls.map_err(|error| failed("creating a certificate", &error))?;
-        let mut control_plane = ControlPlane::new(address, options.runtime.clone());
+        let mut control_plane = ControlPlane::new(address, options.runtime.clone(), options.answers.clone());
         let server = &control_plane.server;
         server.start().await.map_err(|error| failed("starting the server", &error))?;
         let activity = Arc::<Notify>::default();

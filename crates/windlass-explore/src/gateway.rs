@@ -5,7 +5,7 @@
 //! The administrator's requests pass unchanged and unrecorded.
 //!
 //! Only HTTP/1.1 is offered: a connection has one request at a time, so that a lost response does not take other requests
-//! with it. Upgraded connections (`exec`, `attach`, `port-forward`, watches as WebSockets) are not supported.
+//! with it. Upgraded connections of `exec` pass unchanged; watches of the program as WebSockets are declined.
 
 use std::{collections::BTreeMap, convert::Infallible, fmt, net::SocketAddr, sync::Arc};
 
@@ -18,7 +18,7 @@ use tokio::sync::{Notify, mpsc};
 use tower::Service as _;
 use windlass_api::{Entropy, Status};
 use windlass_client::Verb;
-use windlass_serve::{Application, Connection, RequestBody};
+use windlass_serve::{Application, Connection, RequestBody, Upgrade};
 use windlass_server::{Server, Service, User};
 
 use crate::{
@@ -281,6 +281,11 @@ impl Gateway {
         let is_watch = call.as_ref().is_some_and(|call| call.verb == Verb::Watch);
         let is_handshake = parts.headers.contains_key(header::SEC_WEBSOCKET_KEY);
         let _in_flight = (!is_watch).then(|| process.in_flight_request());
+        if call.as_ref().is_some_and(Call::is_connection) && parts.headers.contains_key(header::UPGRADE) {
+            let response = self.connect(process, number, Request::from_parts(parts, body)).await;
+            self.history.answered(number);
+            return Answer::Response(response);
+        }
         let body = match Limited::new(body, MAX_BODY).collect().await {
             Ok(body) => body.to_bytes(),
             Err(error) if error.is::<LengthLimitError>() => {
@@ -316,6 +321,23 @@ impl Gateway {
     /// Lets the cluster execute a request.
     async fn forward(&self, number: usize, request: Request<Bytes>) -> Response<Body> {
         let response = self.call(request).await;
+        self.history.executed(number, response.status().as_u16());
+        response.map(answer::body)
+    }
+
+    /// Lets the cluster continue a connection with another protocol. The request is in flight until that ends.
+    async fn connect(
+        &self,
+        process: &Arc<Incarnation>,
+        number: usize,
+        request: Request<RequestBody>,
+    ) -> Response<Body> {
+        let (mut parts, body) = request.into_parts();
+        parts.headers.remove(header::AUTHORIZATION);
+        if let Some(upgrade) = parts.extensions.remove::<Upgrade>() {
+            parts.extensions.insert(upgrade.keep(process.in_flight_request()));
+        }
+        let Ok(response): Result<_, Infallible> = self.program.clone().call(Request::from_parts(parts, body)).await;
         self.history.executed(number, response.status().as_u16());
         response.map(answer::body)
     }

@@ -7,8 +7,8 @@
 //!
 //! The program reaches the cluster through a gateway, a TLS server in this process. The gateway knows the program by its
 //! token, records its requests, and injects faults into its requests, responses and watches. The cluster has no part in
-//! it, so the steps and the built-in controllers are not affected. The gateway does not support upgraded connections:
-//! `exec`, `attach` and `port-forward`.
+//! it, so the steps and the built-in controllers are not affected. Upgraded connections of `exec` pass through the gateway
+//! without faults.
 //!
 //! The modules. Each depends only on modules below it:
 //!
@@ -61,5 +61,5 @@ pub use isolation::Isolation;
 pub use plan::Plan;
 pub use run::{Invariant, Scenario};
 pub use steps::Step;
-pub use windlass_controllers::{BuiltIn, Controllers, ControllersError};
+pub use windlass_controllers::{BuiltIn, Controllers, ControllersError, PodAnswers, PodAnswersError};
 pub use windlass_server::{RuntimeConfig, RuntimeConfigError};

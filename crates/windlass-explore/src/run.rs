@@ -102,6 +102,7 @@ pub(crate) async fn run(
         crds: scenario.crds.clone(),
         runtime: scenario.runtime.clone(),
         pod: scenario.pod.clone(),
+        answers: scenario.answers.clone(),
     };
     let (cluster, commands) = Cluster::start(&options, plan).await?;
     let play = async {

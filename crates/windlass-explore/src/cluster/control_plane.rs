@@ -9,7 +9,7 @@ use tokio::{
 };
 use windlass_cache::InformerOptions;
 use windlass_client::{Client, warnings::IgnoreWarnings};
-use windlass_controllers::{Controllers, Pace, TokenRequest, TokenSigner};
+use windlass_controllers::{Controllers, Pace, PodAnswers, TokenRequest, TokenSigner};
 use windlass_runtime::Manager;
 use windlass_server::{
     PodAccounts, RuntimeConfig, Server,
@@ -39,15 +39,19 @@ pub(super) struct ControlPlane {
 
 impl ControlPlane {
     /// Creates a server that clients reach at an address.
-    pub(super) fn new(address: SocketAddr, runtime: RuntimeConfig) -> Self {
+    pub(super) fn new(address: SocketAddr, runtime: RuntimeConfig, answers: Option<PodAnswers>) -> Self {
         let retention = Retention { age: HISTORY, ..Retention::default() };
         let server = Server::builder()
             .storage(Arc::new(MemoryStorage::with_retention(retention)) as Arc<dyn Storage>)
             .address(address)
             .runtime_config(runtime)
             // The controllers create the accounts.
-            .pod_accounts(PodAccounts::Required)
-            .build();
+            .pod_accounts(PodAccounts::Required);
+        let server = match answers {
+            Some(answers) => server.containers(answers),
+            None => server,
+        };
+        let server = server.build();
         // The server warns about the deprecated Endpoints, which the controllers write intentionally.
         let client = Client::from_service(server.service(), "default").with_warnings(IgnoreWarnings);
         Self { server, client, running: None }

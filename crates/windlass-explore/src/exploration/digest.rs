@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{run::Scenario, steps::Step};
 
-/// Returns the digest of the steps, the CRDs, the invariants, and the program with its arguments. Executable steps, and
+/// Returns the digest of the steps, the CRDs, the invariants, the answers for pods, and the program with its arguments. Executable steps, and
 /// arguments that are files, such as the program itself, are included with their content.
 pub(super) fn of(scenario: &Scenario) -> String {
     let mut digest = Sha256::new();
@@ -27,6 +27,8 @@ fn content(path: &Path) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use windlass_controllers::PodAnswers;
+
     use super::*;
 
     #[test]
@@ -57,6 +59,18 @@ mod tests {
         assert_eq!(first, of_content("v1", "--verbose"));
         assert_ne!(first, of_content("v2", "--verbose"));
         assert_ne!(first, of_content("v1", "--quiet"));
+    }
+
+    #[test]
+    fn digest_depends_on_answers() {
+        let of_answers = |stdout: &str| {
+            let answers =
+                PodAnswers::parse("a.yaml", &format!("exec: [{{command: [ls], stdout: '{stdout}'}}]")).unwrap();
+            of(&Scenario::new(["operator"]).pod_answers(answers))
+        };
+        assert_eq!(of_answers("{{ .a }}"), of_answers("{{ .a }}"));
+        assert_ne!(of_answers("{{ .a }}"), of_answers("{{ .b }}"));
+        assert_ne!(of_answers("a"), of_answers("b"));
     }
 
     #[test]

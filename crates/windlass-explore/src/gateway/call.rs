@@ -91,6 +91,11 @@ impl Call {
         !matches!(self.verb, Verb::Get | Verb::List | Verb::Watch)
     }
 
+    /// Reports whether the request can continue its connection with another protocol.
+    pub(crate) fn is_connection(&self) -> bool {
+        self.resource() == "pods" && matches!(self.subresource.as_str(), "exec" | "attach" | "portforward")
+    }
+
     /// Reports whether the request is a dry run.
     pub(crate) fn is_dry_run(&self) -> bool {
         self.query.get("dryRun").is_some()

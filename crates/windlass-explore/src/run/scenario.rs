@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde_json::Value;
-use windlass_controllers::Controllers;
+use windlass_controllers::{Controllers, PodAnswers};
 use windlass_server::RuntimeConfig;
 
 use super::Invariant;
@@ -47,6 +47,8 @@ pub struct Scenario {
     pub(crate) controllers: Controllers,
     /// The number of simulated nodes.
     pub(crate) nodes: usize,
+    /// The answers for simulated pods.
+    pub(crate) answers: Option<PodAnswers>,
     pub(crate) steps: Vec<Step>,
     pub(crate) invariants: Vec<Invariant>,
 }
@@ -67,6 +69,7 @@ impl Scenario {
             runtime: RuntimeConfig::default(),
             controllers: Controllers::all(),
             nodes: 0,
+            answers: None,
             steps: Vec::new(),
             invariants: Vec::new(),
         }
@@ -168,6 +171,13 @@ impl Scenario {
     #[must_use]
     pub fn nodes(mut self, nodes: usize) -> Self {
         self.nodes = nodes;
+        self
+    }
+
+    /// Sets the results of commands in simulated pods, and their logs. By default, such requests fail.
+    #[must_use]
+    pub fn pod_answers(mut self, answers: PodAnswers) -> Self {
+        self.answers = Some(answers);
         self
     }
 }
