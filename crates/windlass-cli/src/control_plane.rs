@@ -27,7 +27,7 @@ use windlass_client::{
     kubeconfig::{Cluster, Context, Selection, User as Credentials},
     warnings::IgnoreWarnings,
 };
-use windlass_controllers::{BuiltIn, Controllers, Identity, TokenRequest, TokenSigner};
+use windlass_controllers::{BuiltIn, Controllers, Identity, PodAnswers, TokenRequest, TokenSigner};
 use windlass_runtime::{LeaderElection, Manager};
 use windlass_server::{
     AdmissionConfiguration, AuditConfiguration, KubernetesVersion, PodAccounts, ProxyIdentity, RuntimeConfig, Server,
@@ -72,6 +72,8 @@ pub(crate) struct Settings {
     pub(crate) advertised: Option<IpAddr>,
     pub(crate) nodes: usize,
     pub(crate) controllers: Controllers,
+    /// The answers for simulated pods.
+    pub(crate) answers: Option<PodAnswers>,
     /// The address of the console.
     pub(crate) console: Option<SocketAddr>,
     /// Authentication and authorization.
@@ -260,6 +262,10 @@ impl Bound {
                 let encrypted = Arc::clone(&encrypted);
                 async move { Ok(encrypted.check_providers().await?) }
             }),
+            None => server,
+        };
+        let server = match settings.answers {
+            Some(answers) => server.containers(answers),
             None => server,
         };
         let server = server.build();
@@ -509,6 +515,7 @@ mod tests {
             advertised: None,
             nodes,
             controllers: controllers.parse().unwrap(),
+            answers: None,
             console: None,
             access: Access::default(),
             proxy: None,

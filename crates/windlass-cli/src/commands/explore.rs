@@ -16,7 +16,7 @@ use windlass_explore::{Exploration, Isolation, Plan, Results, Scenario, explorat
 use windlass_runtime::shutdown;
 
 use super::controller_names;
-use crate::{runtime_config::RuntimeConfigFlags, time_limits::not_negative};
+use crate::{runtime_config::RuntimeConfigFlags, simulation::PodAnswersFlags, time_limits::not_negative};
 
 /// The exit code if there are findings.
 const FINDINGS: u8 = 1;
@@ -58,6 +58,8 @@ pub(crate) struct Options {
     /// Number of simulated nodes. Without nodes, pods stay pending
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=100))]
     nodes: u16,
+    #[command(flatten)]
+    answers: PodAnswersFlags,
     #[arg(long, value_name = "a,b|none", default_value = "*", help = controllers())]
     controllers: Controllers,
     /// Also run plans with two faults, after the others
@@ -132,6 +134,9 @@ impl Options {
             .runtime_config(self.runtime.joined())
             .controllers(self.controllers.clone())
             .nodes(usize::from(self.nodes));
+        if let Some(answers) = self.answers.load()? {
+            scenario = scenario.pod_answers(answers);
+        }
         if let Some((namespace, pod)) = &self.in_cluster {
             scenario = scenario.in_cluster(namespace, pod);
         }

@@ -92,6 +92,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         advertised: None,
         nodes: NODES,
         controllers,
+        answers: None,
         console: None,
         access: Access::default(),
         proxy: None,

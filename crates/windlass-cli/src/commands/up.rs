@@ -201,6 +201,7 @@ pub(crate) async fn run(options: Options, flags: BTreeMap<String, String>) -> Re
         advertised: advertise_address,
         nodes: simulation.nodes,
         controllers: simulation.load(controllers)?,
+        answers: simulation.answers.load()?,
         console,
         access,
         proxy,
