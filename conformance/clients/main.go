@@ -31,6 +31,7 @@ var programs = []program{
 	{"metadata", "the metadata client and its informers, on a custom resource and a built-in kind", metadataProgram},
 	{"apply", "server-side apply with apply configurations", apply},
 	{"election", "leader election: two candidates, a release, a death", election},
+	{"containers", "commands in a pod over SPDY and WebSockets, and its log, with the answers of pod-answers.yaml", containers},
 }
 
 func main() {

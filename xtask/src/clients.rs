@@ -20,6 +20,10 @@ const RUNS: &[Run] = &[
     Run { programs: &["informers", "dynamic", "metadata"], watch_list: Some("false") },
 ];
 
+/// The run that needs the answers for pods in [`ANSWERS`]. The real control plane has no containers.
+const CONTAINERS: Run = Run { programs: &["containers"], watch_list: None };
+const ANSWERS: &str = "conformance/clients/pod-answers.yaml";
+
 /// The feature gate for streaming lists in informers.
 const WATCH_LIST: &str = "KUBE_FEATURE_WatchListClient";
 
@@ -32,12 +36,14 @@ struct Run {
 /// Builds the programs and runs them. `windlass` is the binary to test.
 pub(crate) fn run(windlass: &Path, with_upstream: bool) -> Result {
     let programs = build("clients")?;
-    let embedded = Embedded::start(windlass, &[])?;
-    let mut failed = against("windlass", &programs, &embedded.kubeconfig())?;
+    let answers = root().join(ANSWERS);
+    let embedded = Embedded::start(windlass, &["--pod-answers", &answers.to_string_lossy()])?;
+    let runs = RUNS.iter().chain([&CONTAINERS]);
+    let mut failed = against("windlass", &programs, &embedded.kubeconfig(), runs)?;
     drop(embedded);
     if with_upstream {
         let upstream = Upstream::start(Profile::Identity)?;
-        failed += against("the real control plane", &programs, &upstream.kubeconfig())?;
+        failed += against("the real control plane", &programs, &upstream.kubeconfig(), RUNS)?;
     }
     if failed == 0 { Ok(()) } else { Err(format!("{failed} runs of client-go programs failed").into()) }
 }
@@ -57,9 +63,14 @@ pub(crate) fn build(module: &str) -> Result<PathBuf> {
 }
 
 /// Runs all programs, also after a failure, and returns the number of runs.
-fn against(server: &str, programs: &Path, kubeconfig: &Path) -> Result<usize> {
+fn against<'r>(
+    server: &str,
+    programs: &Path,
+    kubeconfig: &Path,
+    runs: impl IntoIterator<Item = &'r Run>,
+) -> Result<usize> {
     let mut failed = 0;
-    for run in RUNS {
+    for run in runs {
         let gate = run.watch_list.map(|value| (WATCH_LIST, value));
         println!(
             "client-go against {server}{}",
