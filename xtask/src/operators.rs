@@ -125,6 +125,9 @@ impl Options {
         if let Some(pod) = &manifest.in_cluster {
             command.args(["--in-cluster", pod]);
         }
+        if let Some(answers) = &manifest.pod_answers {
+            command.arg("--pod-answers").arg(operator.directory.join(answers));
+        }
         command.arg("--steps").arg(steps);
         // The variables are arguments of env, in which windlass replaces its placeholders.
         command.args(["--", "env"]).args(manifest.environment.iter().map(|(name, value)| format!("{name}={value}")));

@@ -48,6 +48,8 @@ pub(super) struct Manifest {
     pub(super) runtime_config: Vec<String>,
     /// The pod whose environment the program gets instead of a kubeconfig, such as `default/operator`.
     pub(super) in_cluster: Option<String>,
+    /// The file with answers for pods, relative to the directory.
+    pub(super) pod_answers: Option<String>,
     /// The number of simulated nodes.
     pub(super) nodes: usize,
     /// The number of simultaneous runs.
