@@ -159,7 +159,7 @@ async fn stale_daemon_set_loses_no_pods() {
     env.eventually::<DaemonSet>("web", counts).await;
     change::<DaemonSet>(&client, "web", json!({"template": {"spec": {"nodeSelector": {"agent": "none"}}}})).await;
     // No kubelet ends it.
-    env.eventually::<Pod>("other", |pod| pod.is_deleting()).await;
+    env.eventually::<Pod>("other", ObjectExt::is_deleting).await;
     env.stop().await.unwrap();
 }
 
@@ -261,6 +261,6 @@ async fn stale_node_loses_no_daemon_pods() {
     env.eventually::<DaemonSet>("web", counts).await;
     client.patch::<Node>("one", label("unwanted")).await.unwrap();
     // No kubelet ends it.
-    env.eventually::<Pod>("other", |pod| pod.is_deleting()).await;
+    env.eventually::<Pod>("other", ObjectExt::is_deleting).await;
     env.stop().await.unwrap();
 }

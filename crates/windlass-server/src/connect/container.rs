@@ -10,6 +10,7 @@ use crate::{object::Tree, request::Query, resource::Target};
 const STATUSES: [&str; 3] = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
 
 /// The streams that a client requests.
+#[allow(clippy::struct_excessive_bools, reason = "independent parameters of the request")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Streams {
     pub(crate) stdin: bool,

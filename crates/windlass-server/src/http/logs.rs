@@ -83,8 +83,8 @@ async fn watch(registry: &Registry, target: &Target) -> Result<WatchSession, Sta
 
 impl Lines {
     fn new(text: Bytes, interval: Duration, run: &Run, options: &LogOptions) -> Self {
-        let ends = text.iter().filter(|byte| **byte == b'\n').count();
-        let total = ends + usize::from(text.last().is_some_and(|byte| *byte != b'\n'));
+        let parts = text.split(|byte| *byte == b'\n').count();
+        let total = parts - usize::from(text.last().is_none_or(|byte| *byte == b'\n'));
         Self {
             rest: text,
             next: 0,

@@ -96,6 +96,6 @@ mod tests {
             let a = (a + u32::from(*byte)) % 65_521;
             (a, (b + a) % 65_521)
         });
-        assert_eq!(b << 16 | a, 0xe3c6a7c2);
+        assert_eq!(b << 16 | a, 0xe3c6_a7c2);
     }
 }

@@ -483,7 +483,7 @@ async fn followed_log_ends_with_its_container() {
     let before = Instant::now();
     assert_eq!(frame(&mut body).await.as_deref(), Some("d"));
     assert_eq!(before.elapsed().as_secs(), 1, "the line has its time");
-    assert!(time::timeout(Duration::from_secs(600), frame(&mut body)).await.is_err(), "the container runs");
+    assert!(time::timeout(Duration::from_mins(10), frame(&mut body)).await.is_err(), "the container runs");
     let ended = json!({"terminated": {"exitCode": 0, "containerID": "c://1", "startedAt": STARTED, "finishedAt": "2026-01-02T03:05:00Z"}});
     set_state(&service, ended, json!({})).await;
     assert_eq!(frame(&mut body).await, None);
