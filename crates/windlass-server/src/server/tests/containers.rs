@@ -255,7 +255,7 @@ async fn unreachable_node_has_no_commands_and_no_logs() {
         assert_eq!(answer.code, 500, "{path}");
         assert_eq!(
             answer.json()["message"],
-            "error dialing backend: node-2:10250: this server does not connect to kubelets"
+            "error dialing backend: node-2:0: this server does not connect to kubelets"
         );
     }
 }
@@ -270,7 +270,7 @@ async fn stopping_server_does_not_report_success() {
     running.server.stop();
     let end = time::timeout(DEADLINE, socket.next()).await.unwrap();
     assert!(end.is_none_or(|message| message.is_err()), "the connection ends without a status");
-    running.stop().await;
+    running.ended().await;
 }
 
 // === SPDY ===

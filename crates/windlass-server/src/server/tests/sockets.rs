@@ -60,6 +60,11 @@ impl Running {
         time::timeout(DEADLINE, self.task).await.unwrap().unwrap().unwrap();
         started.elapsed()
     }
+
+    /// Waits until a server that was stopped in another way has ended.
+    pub(super) async fn ended(self) {
+        time::timeout(DEADLINE, self.task).await.unwrap().unwrap().unwrap();
+    }
 }
 
 pub(super) async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
