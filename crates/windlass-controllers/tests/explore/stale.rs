@@ -9,7 +9,7 @@ use k8s_openapi::{
     serde_json::{Value, json},
 };
 use tokio::time::{Instant, sleep};
-use windlass_api::{ObjectBuilder as _, ObjectExt as _, Patch, Resource};
+use windlass_api::{ObjectBuilder as _, ObjectExt, Patch, Resource};
 use windlass_cache::{InformerOptions, InitialSync};
 use windlass_client::Client;
 use windlass_controllers::{BuiltIn, Controllers};
