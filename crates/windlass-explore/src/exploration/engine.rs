@@ -177,7 +177,7 @@ impl Engine<'_> {
         let places = Arc::new(Semaphore::new(self.settings.jobs));
         let limit = self.settings.jobs + WAITING;
         loop {
-            // Whether a run could begin when another one gives its place back.
+            // `true` if a run could begin when another one gives its place back.
             let mut is_full = false;
             while running.len() < limit {
                 let Ok(permit) = Arc::clone(&places).try_acquire_owned() else {
