@@ -128,7 +128,8 @@ func logs(ctx context.Context, t *target) error {
 			return fmt.Errorf("the log is %q (%v), not %q", text, err, check.text)
 		}
 	}
-	_, err := pods.GetLogs("p", &corev1.PodLogOptions{Previous: true}).DoRaw(ctx)
+	// DoRaw does not read the message of an error.
+	err := pods.GetLogs("p", &corev1.PodLogOptions{Previous: true}).Do(ctx).Error()
 	if err == nil || !strings.Contains(err.Error(), `previous terminated container "main" in pod "p" not found`) {
 		return fmt.Errorf("the previous log: %v", err)
 	}
