@@ -50,6 +50,8 @@ pub(crate) struct Settings {
     pub(crate) quiet: Duration,
     pub(crate) clean_runs: usize,
     pub(crate) replays: usize,
+    /// The time without changes after which a replay ends.
+    pub(crate) linger: Duration,
     pub(crate) state: Option<PathBuf>,
     pub(crate) pairs: bool,
     /// `true` for mutations instead of faults.
@@ -74,6 +76,7 @@ impl Default for Settings {
             quiet: Duration::ZERO,
             clean_runs: 3,
             replays: 3,
+            linger: quiet::LINGER,
             state: None,
             pairs: false,
             mutate: false,
@@ -162,6 +165,14 @@ impl Exploration {
     #[must_use]
     pub fn replays(mut self, replays: usize) -> Self {
         self.settings.replays = replays;
+        self
+    }
+
+    /// Sets the time without changes after which a replay ends, and a further run without faults. Defaults to 75 seconds, so
+    /// that a program can retry after a minute.
+    #[must_use]
+    pub const fn linger(mut self, linger: Duration) -> Self {
+        self.settings.linger = linger;
         self
     }
 

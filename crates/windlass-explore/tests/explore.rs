@@ -11,6 +11,7 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use serde_json::Value;
@@ -69,6 +70,7 @@ fn exploration(
         .jobs(JOBS)
         .clean_runs(2)
         .replays(1)
+        .linger(Duration::from_secs(2))
         .filter(move |plan| plan.faults().iter().all(|fault| effects.contains(&fault.effect.name()) && accepts(fault)))
         .progress(|progress| eprintln!("{}/{} {}", progress.done, progress.total, progress.message))
 }
@@ -183,6 +185,7 @@ fn mutations(bug: &str, accepts: impl Fn(&Mutation) -> bool + Send + Sync + 'sta
         .jobs(JOBS)
         .clean_runs(2)
         .replays(1)
+        .linger(Duration::from_secs(2))
         .filter(move |plan| plan.mutation().is_some_and(&accepts))
         .progress(|progress| eprintln!("{}/{} {}", progress.done, progress.total, progress.message))
 }

@@ -232,9 +232,9 @@ impl Engine<'_> {
             let patient = quiet::patient(settings.quiet);
             // A step settles once more for what a fault holds back, and may be interrupted shortly before each time.
             // A step may wait for a retry after a minute.
-            settings.step += 4 * patient.saturating_sub(settings.quiet) + quiet::LINGER;
+            settings.step += 4 * patient.saturating_sub(settings.quiet) + self.settings.linger;
             settings.quiet = patient;
-            settings.linger = quiet::LINGER;
+            settings.linger = self.settings.linger;
             settings.fresh = NEW;
         }
         // Programs that run one after the other may use the same ports.
