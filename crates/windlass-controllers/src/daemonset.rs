@@ -181,13 +181,14 @@ impl Sync<'_> {
 
     async fn write(&self, create: &[String], delete: &[Arc<Pod>]) -> Result<(), ReconcileError> {
         let Observed { set, hash, .. } = self.observed;
+        let delete = &delete[..delete.len().min(BURST)];
         if !create.is_empty() || !delete.is_empty() {
             self.sets.confirmed.ensure(self.cx, set).await?;
             self.ensure_ineligible(delete).await?;
         }
         let new = create.iter().take(BURST).map(|node| eligibility::pod(set, hash, node)).collect();
         let created = self.sets.control.create(self.cx, set, new).await;
-        let deleted = self.sets.control.delete(self.cx, set, &delete[..delete.len().min(BURST)]).await;
+        let deleted = self.sets.control.delete(self.cx, set, delete).await;
         created.failure.or(deleted.failure).map_or(Ok(()), |error| Err(error.into()))
     }
 

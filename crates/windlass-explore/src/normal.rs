@@ -238,9 +238,13 @@ impl Mask {
 
     /// Adds the conditions of each object that had two conditions of one type during the run. Its program keeps a history
     /// in them, which contains errors that are over. Returns `true` if an object is new.
-    pub(crate) fn learn_histories(&mut self, record: &Record, names: &Names) -> bool {
+    pub(crate) fn learn_histories(&mut self, record: &Record, patterns: &Patterns) -> bool {
         let states = record.changes.iter().filter_map(|change| Some((&change.object, change.after.as_deref()?)));
         let histories: BTreeSet<_> = states.filter(|(_, state)| has_history(state)).map(|(object, _)| object).collect();
+        if histories.is_empty() {
+            return false;
+        }
+        let names = Names::new(record, patterns);
         let mut is_new = false;
         for object in histories {
             is_new |= self.fields.entry(names.pattern(object)).or_default().insert(CONDITIONS.to_owned());
@@ -345,10 +349,9 @@ mod tests {
             run.program("create dbs.example.com/default/a", Some(json!({"status": {"conditions": conditions}})));
             // The history is lost at the end.
             run.program("update dbs.example.com/default/a", Some(json!({"status": {}})));
-            let names = Names::new(&run.record, &Patterns::default());
-            let mut mask = Mask::default();
-            let is_new = mask.learn_histories(&run.record, &names);
-            assert!(!is_new || !mask.learn_histories(&run.record, &names), "it is known");
+            let (mut mask, patterns) = (Mask::default(), Patterns::default());
+            let is_new = mask.learn_histories(&run.record, &patterns);
+            assert!(!is_new || !mask.learn_histories(&run.record, &patterns), "it is known");
             (is_new, mask.covers(&object("dbs.example.com/default/a"), "status/conditions/0/message"))
         };
         assert_eq!(learned(&["Ready", "Error", "Ready"]), (true, true));

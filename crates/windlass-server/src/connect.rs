@@ -201,10 +201,7 @@ async fn reachable<'r>(
 
 /// Returns the error for connections to a pod's node.
 async fn node_error(registry: &Registry, pod: &Value) -> Status {
-    match kubelet_of(registry, pod).await {
-        Ok(kubelet) => kubelet.unreachable(),
-        Err(status) => status,
-    }
+    kubelet_of(registry, pod).await.map_or_else(|status| status, |kubelet| kubelet.unreachable())
 }
 
 /// Returns the kubelet of a pod's node.
@@ -221,10 +218,7 @@ async fn kubelet_of(registry: &Registry, pod: &Value) -> Result<Kubelet, Status>
 /// Returns the error for connections to a node. `resource` is the requested resource: kube-apiserver reports a missing
 /// node under its name.
 async fn unreachable_node(registry: &Registry, name: &str, resource: &str) -> Status {
-    match kubelet(registry, name, resource).await {
-        Ok(kubelet) => kubelet.unreachable(),
-        Err(status) => status,
-    }
+    kubelet(registry, name, resource).await.map_or_else(|status| status, |kubelet| kubelet.unreachable())
 }
 
 /// The kubelet of a node.

@@ -56,6 +56,7 @@ mod media;
 mod operation;
 mod options;
 mod pieces;
+mod protocol;
 mod read;
 mod remote_command;
 mod resource;
@@ -72,9 +73,8 @@ use self::{
 };
 pub(crate) use self::{
     failure::too_many_requests,
+    protocol::{Channels, MessageType, UpgradedProtocol},
     read::RequestBody,
-    remote_command::{Channels, UpgradedProtocol},
-    websocket::MessageType,
 };
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");

@@ -606,14 +606,16 @@ where
             remote: None,
             is_upgradable: upgrade.is_some(),
         };
+        let upgrade = upgrade.map(|upgrade| (upgrade, Arc::clone(&inner.budget)));
         Box::pin(async move {
-            let budget = Arc::clone(&inner.budget);
             let (mut head, body) = handle(inner, origin, request.map(boxed)).await.into_parts();
             let body = match (head.extensions.remove::<UpgradedProtocol>(), upgrade) {
-                (Some(protocol), Some(upgrade)) => match upgraded::run(protocol, body, upgrade, &budget.open()) {
-                    Ok(()) => Body::whole(""),
-                    Err(_) => return Ok(too_many_requests()),
-                },
+                (Some(protocol), Some((upgrade, budget))) => {
+                    match upgraded::run(protocol, body, upgrade, &budget.open()) {
+                        Ok(()) => Body::whole(""),
+                        Err(_) => return Ok(too_many_requests()),
+                    }
+                }
                 _ => body,
             };
             Ok(Response::from_parts(head, body))

@@ -66,10 +66,22 @@ async fn only_checks<K: Resource>(env: &Environment, request: RequestMatcher, ac
     assert_eq!(requests.count(&request), 0, "the controller acts on the stale state: {requests:?}");
 }
 
-/// Creates a node that accepts pods. A new node has the taint of nodes that are not ready.
-async fn create_node(client: &Client, name: &str) {
-    client.create(&Node::named(name)).await.unwrap();
-    client.patch::<Node>(name, Patch::Merge(json!({"spec": {"taints": null}}))).await.unwrap();
+/// Creates a node, and a DaemonSet for nodes with a label that it does not have.
+async fn create_daemon_set(client: &Client) {
+    client.create(&Node::named("one")).await.unwrap();
+    // A new node has the taint of nodes that are not ready.
+    client.patch::<Node>("one", Patch::Merge(json!({"spec": {"taints": null}}))).await.unwrap();
+    let mut of_labeled = template("a");
+    of_labeled["spec"]["nodeSelector"] = json!({"agent": "wanted"});
+    let set = json!({"selector": {"matchLabels": {"app": "web"}}, "template": of_labeled});
+    create::<DaemonSet>(client, object("web", &set)).await.unwrap();
+}
+
+/// Returns a pod of the node.
+fn pod_on(node: &str) -> Value {
+    let mut pod = pod("other");
+    pod["spec"]["nodeName"] = json!(node);
+    pod
 }
 
 fn deletion<K: Resource>() -> RequestMatcher {
@@ -140,18 +152,12 @@ async fn stale_stateful_set_loses_no_pods() {
 async fn stale_daemon_set_loses_no_pods() {
     let env = Environment::start().await;
     let client = env.client();
-    create_node(&client, "one").await;
-    let mut of_labeled = template("a");
-    of_labeled["spec"]["nodeSelector"] = json!({"agent": "wanted"});
-    let set = json!({"selector": {"matchLabels": {"app": "web"}}, "template": of_labeled});
-    create::<DaemonSet>(&client, object("web", &set)).await.unwrap();
+    create_daemon_set(&client).await;
     let stale = run_with_stale::<DaemonSet>(&env, BuiltIn::DaemonSet).await;
     let owner = reference::<DaemonSet>(&client, "web").await;
     only_checks::<DaemonSet>(&env, deletion::<Pod>(), async {
         change::<DaemonSet>(&client, "web", json!({"template": {"spec": {"nodeSelector": null}}})).await;
-        let mut pod = pod("other");
-        pod["spec"]["nodeName"] = json!("one");
-        create_owned::<Pod>(&client, &owner, pod).await;
+        create_owned::<Pod>(&client, &owner, pod_on("one")).await;
     })
     .await;
     drop(stale);
@@ -241,19 +247,13 @@ async fn stale_cron_job_begins_no_job() {
 async fn stale_node_loses_no_daemon_pods() {
     let env = Environment::start().await;
     let client = env.client();
-    create_node(&client, "one").await;
-    let mut of_labeled = template("a");
-    of_labeled["spec"]["nodeSelector"] = json!({"agent": "wanted"});
-    let set = json!({"selector": {"matchLabels": {"app": "web"}}, "template": of_labeled});
-    create::<DaemonSet>(&client, object("web", &set)).await.unwrap();
+    create_daemon_set(&client).await;
     let stale = run_with_stale::<Node>(&env, BuiltIn::DaemonSet).await;
     let label = |value: &str| Patch::Merge(json!({"metadata": {"labels": {"agent": value}}}));
     let owner = reference::<DaemonSet>(&client, "web").await;
     only_checks::<Node>(&env, deletion::<Pod>(), async {
         client.patch::<Node>("one", label("wanted")).await.unwrap();
-        let mut pod = pod("other");
-        pod["spec"]["nodeName"] = json!("one");
-        create_owned::<Pod>(&client, &owner, pod).await;
+        create_owned::<Pod>(&client, &owner, pod_on("one")).await;
     })
     .await;
     drop(stale);

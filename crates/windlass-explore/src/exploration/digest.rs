@@ -6,8 +6,8 @@ use sha2::{Digest, Sha256};
 
 use crate::{run::Scenario, steps::Step};
 
-/// Returns the digest of the steps, the CRDs, the invariants, the answers for pods, and the program with its arguments. Executable steps, and
-/// arguments that are files, such as the program itself, are included with their content.
+/// Returns the digest of the steps, the CRDs, the invariants, the answers for pods, and the program with its arguments.
+/// Executable steps, and arguments that are files, such as the program itself, are included with their content.
 pub(super) fn of(scenario: &Scenario) -> String {
     let mut digest = Sha256::new();
     digest.update(format!("{scenario:?}"));

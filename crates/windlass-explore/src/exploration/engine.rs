@@ -137,7 +137,7 @@ struct Engine<'e> {
     controls: usize,
     state: Option<StateFile>,
     tally: Tally,
-    /// The total duration of all runs of plans.
+    /// The total duration of all runs, without the waits that need no place.
     plan_time: Duration,
 }
 
@@ -206,7 +206,7 @@ impl Engine<'_> {
             {
                 *number -= 1;
             }
-            self.plan_time += task.started.elapsed();
+            self.plan_time += task.started.elapsed().saturating_sub(self.wait_of(task.purpose));
             match record {
                 Ok(record) => self.add(&task, &record)?,
                 Err(error) if task.purpose == Purpose::Control => {
@@ -230,8 +230,8 @@ impl Engine<'_> {
         let mut settings = self.run_settings.clone();
         if task.purpose != Purpose::Plan {
             let patient = quiet::patient(settings.quiet);
-            // A step settles once more for what a fault holds back, and may be interrupted shortly before each time.
-            // A step may wait for a retry after a minute.
+            // A step settles once more for what a fault holds back, and may be interrupted shortly before each time. It may
+            // also contain the wait for a retry after a minute.
             settings.step += 4 * patient.saturating_sub(settings.quiet) + self.settings.linger;
             settings.quiet = patient;
             settings.linger = self.settings.linger;
@@ -242,6 +242,11 @@ impl Engine<'_> {
             settings.place = place.clone();
         }
         settings
+    }
+
+    /// Returns the time for which a run waits without a place.
+    fn wait_of(&self, purpose: Purpose) -> Duration {
+        if purpose == Purpose::Plan || self.settings.jobs == 1 { Duration::ZERO } else { self.settings.linger }
     }
 
     /// Returns the next run: a part of a pair, a replay of a finding, a control, or a new plan.

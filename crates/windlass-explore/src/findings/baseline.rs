@@ -71,7 +71,7 @@ impl Baseline {
     /// Learns from a run with or without faults which objects keep a history in their conditions. Returns `true` if one is
     /// new.
     pub(crate) fn learn_histories(&mut self, record: &Record) -> bool {
-        self.mask.learn_histories(record, &Names::new(record, &self.patterns))
+        self.mask.learn_histories(record, &self.patterns)
     }
 
     /// Returns a baseline of other runs, with the same mask and patterns.

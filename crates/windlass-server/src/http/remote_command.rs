@@ -17,21 +17,14 @@ use windlass_api::{CommandResult, Status};
 use super::{
     Exchange, Failure,
     body::{Body, BodyError},
-    respond,
-    websocket::{self, MessageType},
+    protocol::{Channels, ERROR, MessageType, STDERR, STDOUT, UpgradedProtocol},
+    respond, websocket,
 };
 use crate::{
     authn,
     connect::container::{Command, Outcome, Streams},
     state::Stopping,
 };
-
-/// The numbers of the channels.
-pub(crate) const STDIN: u8 = 0;
-pub(crate) const STDOUT: u8 = 1;
-pub(crate) const STDERR: u8 = 2;
-pub(crate) const ERROR: u8 = 3;
-pub(crate) const RESIZE: u8 = 4;
 
 /// The maximum number of bytes of output in a message.
 const PIECE: usize = 16 << 10;
@@ -51,19 +44,6 @@ pub(crate) enum Version {
     V5,
 }
 
-/// The protocol of a connection after its upgrade. It is an extension of a response with code 101.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UpgradedProtocol {
-    /// A WebSocket that sends each frame of the body as a message.
-    WebSocket(MessageType),
-    /// A SPDY connection that waits for these streams, and sends each frame of the body on one of them.
-    Spdy(Channels),
-}
-
-/// The channels of a connection, by their numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Channels([bool; 5]);
-
 impl Version {
     const ALL: [Self; 5] = [Self::V5, Self::V4, Self::V3, Self::V2, Self::V1];
     /// The versions over SPDY, and over WebSockets.
@@ -82,32 +62,6 @@ impl Version {
 
     fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|version| version.name() == name)
-    }
-}
-
-impl Channels {
-    /// Returns the channels that a client opens.
-    fn of(streams: Streams, version: Version) -> Self {
-        let Streams { stdin, stdout, stderr, tty } = streams;
-        Self([stdin, stdout, stderr, true, tty && version >= Version::V3])
-    }
-
-    /// Returns the channel of a stream by its type. `None` if the client did not request it.
-    pub(crate) fn named(self, stream_type: &str) -> Option<u8> {
-        let channel = match stream_type {
-            "stdin" => STDIN,
-            "stdout" => STDOUT,
-            "stderr" => STDERR,
-            "error" => ERROR,
-            "resize" => RESIZE,
-            _ => return None,
-        };
-        self.0[usize::from(channel)].then_some(channel)
-    }
-
-    /// Returns the number of channels.
-    pub(crate) fn count(self) -> usize {
-        self.0.into_iter().filter(|is_open| *is_open).count()
     }
 }
 
@@ -169,7 +123,8 @@ fn answer_spdy(headers: &HeaderMap, command: Command, stopping: &Stopping) -> Re
         return response;
     }
     let version = chosen.unwrap_or(Version::V1);
-    let channels = Channels::of(command.streams, version);
+    let Streams { stdin, stdout, stderr, tty } = command.streams;
+    let channels = Channels([stdin, stdout, stderr, true, tty && version >= Version::V3]);
     let mut response = Response::new(body(command, version, stopping));
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     response.extensions_mut().insert(UpgradedProtocol::Spdy(channels));

@@ -16,11 +16,11 @@ use super::{
     media::{self, Endpoint, ErrorEncoding, View},
     operation::{Operation, is_built_in},
     options::{WriteOptions, delete_params, delete_params_of, list_params, watch_params},
+    protocol::MessageType,
     read::{self, RequestBody},
     remote_command,
     respond::{self, Renderer},
-    until, watch,
-    websocket::{self, MessageType},
+    until, watch, websocket,
 };
 use crate::request::ResourcePath;
 use crate::{

@@ -13,7 +13,10 @@ use http::{
 };
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
-use super::{body::Body, media::Encoding, remote_command::UpgradedProtocol};
+use super::{
+    body::Body,
+    protocol::{MessageType, UpgradedProtocol},
+};
 use crate::authn;
 
 /// The only version of the protocol.
@@ -21,23 +24,6 @@ const VERSION: HeaderValue = HeaderValue::from_static("13");
 
 /// The constant that a server appends to the key of a handshake (RFC 6455, section 1.3).
 const ACCEPTED: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-
-/// The type of the messages in the body of a response with code 101.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MessageType {
-    Text,
-    Binary,
-}
-
-impl MessageType {
-    /// Returns the type of messages with events in an encoding.
-    pub(super) const fn of(encoding: Encoding) -> Self {
-        match encoding {
-            Encoding::Protobuf | Encoding::Cbor => Self::Binary,
-            Encoding::Json | Encoding::PrettyJson | Encoding::Yaml => Self::Text,
-        }
-    }
-}
 
 /// Answers the handshake of a watch with the messages of a body, or with an error if it is incomplete.
 pub(super) fn accept(headers: &HeaderMap, messages: Body, kind: MessageType) -> Response<Body> {
