@@ -1,5 +1,7 @@
 //! The errors of the built-in controllers' reconciles.
 
+use std::time::Duration;
+
 use thiserror::Error;
 use windlass_api::SelectorError;
 use windlass_cache::{DecodeError, UnknownIndex};
@@ -74,13 +76,17 @@ impl ReconcileError {
     }
 }
 
+/// The time after which a reconcile is repeated that found the cache stale, if no event does it earlier. The server may
+/// refuse a write with a conflict although nothing has changed, for example for an admission webhook. Then no event comes.
+const RETRY: Duration = Duration::from_secs(10);
+
 /// A write on an outdated state is not an error: the event that outdated it queues the key again, and the next
-/// reconcile finds the newer state. An earlier retry would fail again.
+/// reconcile finds the newer state. An immediate retry would fail again.
 pub(crate) fn await_newer_state(outcome: Result<Action, ReconcileError>) -> Result<Action, ReconcileError> {
     match outcome {
         Err(error) if error.is_outdated() => {
             tracing::debug!(%error, "the cache is stale; waiting for an event");
-            Ok(Action::await_change())
+            Ok(Action::requeue_after(RETRY))
         }
         other => other,
     }

@@ -7,6 +7,7 @@ mod deployments;
 mod gathering;
 mod lifecycle;
 mod quotas;
+mod refused;
 mod running;
 mod scaling;
 mod stale;

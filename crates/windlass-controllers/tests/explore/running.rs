@@ -15,7 +15,7 @@ use windlass_envtest::explore::{State, StepResult, explore};
 
 use crate::{LOOK, PATIENCE, create, of, pods_become};
 
-async fn create_job(client: &Client, more: Value) -> StepResult {
+pub(crate) async fn create_job(client: &Client, more: Value) -> StepResult {
     let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "a"}]});
     let mut spec = json!({"template": {"spec": pod}});
     for (field, value) in more.as_object().into_iter().flatten() {
@@ -68,20 +68,23 @@ fn jobs_that_fail() {
     explore(scenario).assert();
 }
 
+/// Sets the status of the job as the controller of Jobs does at its end.
+pub(crate) async fn finish_job(client: &Client) -> StepResult {
+    let time = "2020-01-01T00:00:00Z";
+    let condition = |type_: &str| json!({"type": type_, "status": "True", "lastTransitionTime": time});
+    let status = json!({
+        "startTime": time, "completionTime": time, "succeeded": 1,
+        "conditions": [condition("SuccessCriteriaMet"), condition("Complete")],
+    });
+    client.patch::<Job>("job", Patch::Merge(json!({"status": status}))).subresource("status").await?;
+    Ok(())
+}
+
 #[test]
 fn the_end_of_jobs() {
     let scenario = of(BuiltIn::TtlAfterFinished)
         .step("a job", |client| async move { create_job(&client, json!({"ttlSecondsAfterFinished": 5})).await })
-        .step("it is finished", |client| async move {
-            let time = "2020-01-01T00:00:00Z";
-            let condition = |type_: &str| json!({"type": type_, "status": "True", "lastTransitionTime": time});
-            let status = json!({
-                "startTime": time, "completionTime": time, "succeeded": 1,
-                "conditions": [condition("SuccessCriteriaMet"), condition("Complete")],
-            });
-            client.patch::<Job>("job", Patch::Merge(json!({"status": status}))).subresource("status").await?;
-            Ok(())
-        })
+        .step("it is finished", |client| async move { finish_job(&client).await })
         .settled("it is being deleted", |state| state.get::<Job>("job").is_none_or(|job| job.is_deleting()));
     explore(scenario).assert();
 }
