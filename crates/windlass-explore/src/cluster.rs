@@ -1,7 +1,7 @@
 //! The cluster of one run: server, controllers, gateway and observer, all in this process.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     net::{Ipv4Addr, SocketAddr},
     sync::Arc,
@@ -63,12 +63,21 @@ pub(crate) struct ClusterOptions {
     pub(crate) pod: Option<PodName>,
     /// The answers for simulated pods. `None` if their kubelets are unreachable.
     pub(crate) answers: Option<PodAnswers>,
+    /// The resources that the program watches once it has started, if known.
+    pub(crate) watched: Option<BTreeSet<String>>,
 }
 
 impl Default for ClusterOptions {
     fn default() -> Self {
-        let (crds, runtime) = (Vec::new(), RuntimeConfig::default());
-        Self { controllers: Controllers::all(), nodes: 0, crds, runtime, pod: None, answers: None }
+        Self {
+            controllers: Controllers::all(),
+            nodes: 0,
+            crds: Vec::new(),
+            runtime: RuntimeConfig::default(),
+            pod: None,
+            answers: None,
+            watched: None,
+        }
     }
 }
 
@@ -119,7 +128,7 @@ pub(crate) struct Activity {
     /// `true` while a write is delayed, a process that a fault ended is not replaced yet, or the last process has sent no
     /// request yet. A process that sends none within ten seconds does not count.
     pub(crate) is_striking: bool,
-    /// `true` while the newest process has sent no request, or does not watch everything that earlier ones did.
+    /// `true` while the newest process has sent no request, or does not watch everything that is expected.
     pub(crate) is_starting: bool,
 }
 
@@ -156,7 +165,7 @@ impl Cluster {
         let history = Arc::new(History::new(Instant::now(), Arc::clone(&activity)));
         let (commands, received) = mpsc::unbounded_channel();
         let gateway = Gateway::new(server, plan, Arc::clone(&history), commands, Arc::clone(&activity));
-        let gateway = Arc::new(gateway);
+        let gateway = Arc::new(gateway.expecting(options.watched.clone()));
         let client = control_plane.client.clone();
         let observer = Observer::start(&client, server.service(), Arc::clone(&history), Arc::clone(&gateway)).await?;
         control_plane.start_controllers(&options.controllers, options.nodes, tls.ca_pem());
@@ -258,6 +267,11 @@ impl Cluster {
             is_striking: self.gateway.is_striking(),
             is_starting: self.gateway.is_starting(),
         }
+    }
+
+    /// Returns the resources that the program watches: those that all of its processes have watched.
+    pub(crate) fn watched(&self) -> BTreeSet<String> {
+        self.gateway.watched()
     }
 
     /// Waits until the activity may have changed since the last call. Only one task may wait.

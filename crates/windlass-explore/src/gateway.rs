@@ -7,7 +7,13 @@
 //! Only HTTP/1.1 is offered: a connection has one request at a time, so that a lost response does not take other requests
 //! with it. Upgraded connections of `exec` pass unchanged; watches of the program as WebSockets are declined.
 
-use std::{collections::BTreeMap, convert::Infallible, fmt, net::SocketAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    fmt,
+    net::SocketAddr,
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, header, request::Parts};
@@ -64,6 +70,8 @@ pub(crate) struct Gateway {
     state: Mutex<State>,
     /// The secret part of all tokens.
     secret: String,
+    /// The resources that the first process watches once it has started, if known.
+    expected: Option<BTreeSet<String>>,
     commands: mpsc::UnboundedSender<Command>,
     /// Notified when the activity of the cluster may have changed.
     activity: Arc<Notify>,
@@ -145,9 +153,15 @@ impl Gateway {
             gates: Gates::default(),
             state: Mutex::default(),
             secret: format!("{:016x}{:016x}", entropy.next_u64(), entropy.next_u64()),
+            expected: None,
             commands,
             activity,
         }
+    }
+
+    /// Sets the resources that the first process watches once it has started, if known.
+    pub(crate) fn expecting(self, watched: Option<BTreeSet<String>>) -> Self {
+        Self { expected: watched, ..self }
     }
 
     // === processes ===
@@ -219,13 +233,20 @@ impl Gateway {
     }
 
     /// Reports whether the newest process has not started yet: it has sent no request, or does not watch everything that
-    /// earlier processes did.
+    /// earlier processes did. The first process has the expectation of earlier runs.
     pub(crate) fn is_starting(&self) -> bool {
         let state = self.state.lock();
         let mut processes = state.processes.values();
         let Some(last) = processes.next_back() else { return false };
         let earlier = processes.map(|process| process.watched()).reduce(|all, watched| &all | &watched);
-        last.is_starting(earlier.as_ref())
+        last.is_starting(earlier.as_ref().or(self.expected.as_ref()))
+    }
+
+    /// Returns the resources that all processes have watched.
+    pub(crate) fn watched(&self) -> BTreeSet<String> {
+        let state = self.state.lock();
+        let watched = state.processes.values().map(|process| process.watched());
+        watched.reduce(|all, watched| &all & &watched).unwrap_or_default()
     }
 
     /// Opens all gates, and ends a rewound view.

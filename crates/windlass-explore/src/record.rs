@@ -2,7 +2,13 @@
 //!
 //! All times count from the start of the run. All lists are in the order of time.
 
-use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    str::FromStr,
+    sync::Arc,
+    time::Duration,
+};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::Value;
@@ -36,6 +42,8 @@ pub struct Record {
     pub end: BTreeMap<ObjectName, Arc<Value>>,
     /// The duration of the run.
     pub took: Duration,
+    /// The resources that the program watched when it had started, before the first step.
+    pub watched: BTreeSet<String>,
     /// The runs in which the object of a mutation has the changed field from the start. Empty without a mutation.
     pub fresh: Vec<Self>,
 }
@@ -75,6 +83,8 @@ pub struct StepRecord {
     pub name: String,
     /// The time of its beginning.
     pub started: Duration,
+    /// The last time at which the program was still starting; otherwise that of the beginning.
+    pub starting_until: Duration,
     /// The time when the cluster had settled after the step; `None` if it did not, or if a gap continues in the next step.
     pub settled: Option<Duration>,
     /// The revision of the storage when the step began.

@@ -1,6 +1,6 @@
 //! One run: the cluster, the program and the steps.
 
-use std::{future, pin::pin, time::Duration};
+use std::{collections::BTreeSet, future, pin::pin, time::Duration};
 
 use tokio::{
     sync::watch,
@@ -53,6 +53,8 @@ pub(crate) struct RunSettings {
     /// The place that is given back before this wait.
     pub(crate) place: Place,
     pub(crate) isolation: Option<Isolation>,
+    /// The resources that the program watches once it has started. The first run does not know them.
+    pub(crate) watched: Option<BTreeSet<String>>,
     /// The number of runs in which the object of a mutation has the changed field from the start.
     pub(crate) fresh: usize,
 }
@@ -67,6 +69,7 @@ impl Default for RunSettings {
             linger: Duration::ZERO,
             place: Place::default(),
             isolation: None,
+            watched: None,
             fresh: 1,
         }
     }
@@ -103,6 +106,7 @@ pub(crate) async fn run(
         runtime: scenario.runtime.clone(),
         pod: scenario.pod.clone(),
         answers: scenario.answers.clone(),
+        watched: settings.watched.clone(),
     };
     let (cluster, commands) = Cluster::start(&options, plan).await?;
     let play = async {
@@ -123,11 +127,12 @@ pub(crate) async fn run(
             supervisor,
             settings,
             steps: Vec::new(),
+            watched: BTreeSet::new(),
             mutated: Vec::new(),
             stop: stop.clone(),
         };
         let outcome = play.all(scenario, &executor).await?;
-        let Play { supervisor, steps, mutated, .. } = play;
+        let Play { supervisor, steps, watched, mutated, .. } = play;
         // Writes and panics of a program that ends do not belong to the last step.
         cluster.begin_step(steps.len());
         let ended = cluster.started().elapsed();
@@ -136,11 +141,11 @@ pub(crate) async fn run(
         for process in &mut processes {
             process.panics.retain(|panic| panic.at <= ended);
         }
-        Ok((outcome, steps, mutated, processes))
+        Ok((outcome, steps, watched, mutated, processes))
     };
     let played: Result<_> = play.await;
     let mut observed = cluster.finish().await;
-    let (outcome, mut steps, mutated, processes) = played?;
+    let (outcome, mut steps, watched, mutated, processes) = played?;
     if observed.unrecorded_requests > 0 {
         let sent = observed.requests.len() + observed.unrecorded_requests;
         return Err(Error::Cluster(format!("the program sent {sent} requests, more than one run can record")));
@@ -165,6 +170,7 @@ pub(crate) async fn run(
         violations,
         end: observed.end,
         took: began.elapsed(),
+        watched,
         fresh: Vec::new(),
     })
 }
@@ -176,6 +182,8 @@ struct Play<'r> {
     settings: &'r RunSettings,
     /// The steps that have begun.
     steps: Vec<StepRecord>,
+    /// The resources that the program watched at the end of step 0.
+    watched: BTreeSet<String>,
     /// The mutation and its end, as soon as they are made.
     mutated: Vec<Injection>,
     stop: watch::Receiver<bool>,
@@ -187,6 +195,7 @@ impl Play<'_> {
         self.begin(START);
         self.supervisor.start().await?;
         let mut outcome = self.settle(future::ready(Ok(()))).await?;
+        self.watched = self.cluster.watched();
         for step in &scenario.steps {
             if outcome != Outcome::Completed {
                 break;
@@ -210,7 +219,8 @@ impl Play<'_> {
     fn begin(&mut self, name: &str) {
         self.cluster.begin_step(self.steps.len());
         let started = self.cluster.started().elapsed();
-        self.steps.push(StepRecord { name: name.to_owned(), started, settled: None, revision: 0 });
+        let name = name.to_owned();
+        self.steps.push(StepRecord { name, started, starting_until: started, settled: None, revision: 0 });
     }
 
     /// Executes a step and waits until the cluster has settled. Everything that a fault holds back is released once
@@ -228,6 +238,9 @@ impl Play<'_> {
             let now = Instant::now();
             let activity = self.cluster.activity();
             let starting = activity.is_starting || self.supervisor.is_waiting();
+            if starting {
+                self.steps[step].starting_until = self.cluster.started().elapsed();
+            }
             held = if activity.is_holding && !starting { held.or(Some(now)) } else { None };
             if held.is_some_and(|held| now >= held + HOLD) {
                 self.cluster.release();

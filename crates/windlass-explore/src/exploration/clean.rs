@@ -1,6 +1,6 @@
 //! The runs without faults.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use futures::{StreamExt as _, stream};
 use tokio::sync::watch;
@@ -38,8 +38,8 @@ pub(super) async fn run(runner: &dyn Runner, settings: &Settings, stop: &watch::
         return Ok(clean);
     }
     let quiet = quiet::learned(&clean.records).max(clean.settings.quiet);
-    let others = (2..=settings.clean_runs).map(|number| RunSettings { number, quiet, ..clean.settings.clone() });
-    let others: Vec<_> = others.collect();
+    let next = RunSettings { quiet, watched: clean.watched(), ..clean.settings.clone() };
+    let others: Vec<_> = (2..=settings.clean_runs).map(|number| RunSettings { number, ..next.clone() }).collect();
     let run = |settings: RunSettings| async move { runner.run(&Plan::default(), &settings, stop).await };
     let mut others = stream::iter(others.into_iter().map(run)).buffer_unordered(settings.jobs);
     while let Some(record) = others.next().await {
@@ -50,7 +50,7 @@ pub(super) async fn run(runner: &dyn Runner, settings: &Settings, stop: &watch::
     }
     drop(others);
     let quiet = quiet::learned(&clean.records).max(settings.quiet);
-    clean.settings = RunSettings { quiet, number: settings.clean_runs, ..clean.settings };
+    clean.settings = RunSettings { quiet, number: settings.clean_runs, watched: clean.watched(), ..clean.settings };
     Ok(clean)
 }
 
@@ -74,6 +74,11 @@ impl Clean {
             message: format!("run {number} of {all} without faults is finished"),
         });
         Ok(true)
+    }
+
+    /// Returns the resources that the program watched before the first step in all runs.
+    fn watched(&self) -> Option<BTreeSet<String>> {
+        self.records.iter().map(|record| record.watched.clone()).reduce(|all, watched| &all & &watched)
     }
 }
 

@@ -14,15 +14,22 @@ const SHORTEST: Duration = Duration::from_millis(1500);
 const LONGEST: Duration = Duration::from_secs(15);
 
 /// Returns twice the longest pause between changes of a step, but at least 1.5 and at most 15 seconds. Repetitions do not
-/// count, because the cluster settles in spite of them.
+/// count, because the cluster settles in spite of them. Pauses while the program starts do not count, because runs wait
+/// until it has started.
 pub(super) fn learned<'r>(clean: impl IntoIterator<Item = &'r Record>) -> Duration {
     let pauses = clean.into_iter().flat_map(|record| {
         record.steps.iter().enumerate().filter_map(|(number, step)| {
             let mut repeats = Repeats::default();
             let changes = record.changes.iter().filter(|change| change.step == number);
             let changes = changes.filter(move |change| !repeats.add(change)).map(|change| change.at);
-            let mut before = step.started;
-            changes.map(|at| at.saturating_sub(std::mem::replace(&mut before, at))).max()
+            let mut before = step.starting_until;
+            changes
+                .map(|at| {
+                    let pause = at.saturating_sub(before);
+                    before = before.max(at);
+                    pause
+                })
+                .max()
         })
     });
     (pauses.max().unwrap_or_default() * 2).clamp(SHORTEST, LONGEST)
@@ -57,6 +64,20 @@ mod tests {
         // The pause of ten seconds between the steps does not count.
         assert_eq!(learned(&[record(Duration::from_millis(1))]), SHORTEST);
         assert_eq!(learned(&[record(seconds(9))]), LONGEST);
+    }
+
+    #[test]
+    fn pauses_while_the_program_starts_do_not_count() {
+        let seconds = Duration::from_secs;
+        let starting = |until: Duration| {
+            let mut record = record(seconds(6));
+            record.steps[1].starting_until = until;
+            learned(&[record])
+        };
+        let second = record(seconds(6)).changes[1].at;
+        assert_eq!(starting(second), SHORTEST);
+        assert_eq!(starting(second - seconds(2)), seconds(4));
+        assert_eq!(starting(second + seconds(2)), SHORTEST);
     }
 
     #[test]

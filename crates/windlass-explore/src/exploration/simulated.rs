@@ -1,6 +1,10 @@
 //! Records for tests.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use serde_json::Value;
 use windlass_api::difference::differences;
@@ -20,6 +24,7 @@ pub(crate) fn record() -> Record {
     let step = |number: u64| StepRecord {
         name: format!("step {number}"),
         started: Duration::from_secs(10 * number),
+        starting_until: Duration::from_secs(10 * number),
         settled: Some(Duration::from_secs(10 * number + 5)),
         revision: 100 * number,
     };
@@ -40,6 +45,7 @@ pub(crate) fn record() -> Record {
         injections: Vec::new(),
         end: BTreeMap::new(),
         took: Duration::from_secs(30),
+        watched: BTreeSet::new(),
         violations: Vec::new(),
         fresh: Vec::new(),
     }

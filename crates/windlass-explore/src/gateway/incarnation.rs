@@ -84,19 +84,19 @@ impl Incarnation {
         self.watched.lock().clone()
     }
 
-    /// Reports whether the process is not closed, and has not sent a request or does not watch everything that earlier
-    /// processes did. The first one watches anything once it has started.
+    /// Reports whether the process is not closed, and has not sent a request or does not watch everything that is expected.
+    /// Without an expectation, it watches anything once it has started.
     ///
     /// A process that waits for a lease, or that loads its classes, has not started. One that never watches has started
     /// after a while.
-    pub(crate) fn is_starting(&self, earlier: Option<&BTreeSet<String>>) -> bool {
+    pub(crate) fn is_starting(&self, expected: Option<&BTreeSet<String>>) -> bool {
         if self.is_closed() {
             return false;
         }
         let Some(begun) = self.begun.get() else { return self.admitted.elapsed() < START };
         let watched = self.watched.lock();
-        let watches_all = earlier.map_or(!watched.is_empty(), |earlier| earlier.is_subset(&watched));
-        !watches_all && begun.elapsed() < WATCH
+        let has_started = expected.map_or(!watched.is_empty(), |expected| expected.is_subset(&watched));
+        !has_started && begun.elapsed() < WATCH
     }
 
     pub(crate) fn close(&self) {

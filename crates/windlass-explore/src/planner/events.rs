@@ -40,10 +40,12 @@ fn supersedes(change: &Change, later: &Change) -> bool {
     is_replaced && later.step != change.step && !is_by_program(change) && !is_by_program(later)
 }
 
-/// Returns `true` if a program that sees only the state after the later change cannot know the earlier one.
+/// Returns `true` if a program that sees only the state after the later change cannot know the earlier one. A life over
+/// several steps is not hidden: without it, the program rightly does not create what outlives the object, such as a volume.
 fn cancels(change: &Change, later: &Change) -> bool {
     match (change.verb, later.verb) {
-        (ChangeVerb::Create, ChangeVerb::Delete) | (ChangeVerb::Delete, ChangeVerb::Create) => true,
+        (ChangeVerb::Create, ChangeVerb::Delete) => change.step == later.step,
+        (ChangeVerb::Delete, ChangeVerb::Create) => true,
         (ChangeVerb::Update, ChangeVerb::Delete) => change.begins_deletion(),
         (ChangeVerb::Update, ChangeVerb::Update) => reverts(change, later),
         _ => false,

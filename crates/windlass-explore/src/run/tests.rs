@@ -24,7 +24,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_mins(1);
 const SITE: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: site, namespace: default}}";
 const READY: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: ready, namespace: default}, condition: 'true'}";
-/// The time after which the operator acts in the mode `late`.
+/// The time after which the operator acts in the mode `late`, and begins its second watch in the mode `slow`.
 const RETRY: Duration = Duration::from_secs(3);
 /// The variable with the mode of the operator.
 const MODE: &str = "WINDLASS_EXPLORE_TEST_OPERATOR";
@@ -36,6 +36,11 @@ async fn operator() {
     let Ok(mode) = env::var(MODE) else { return };
     println!("started in mode {mode}");
     let client = Client::try_default().await.unwrap();
+    if mode == "slow" {
+        let _secrets = client.watch::<Secret>().within("default").await.unwrap();
+        tokio::time::sleep(RETRY).await;
+        return follow(client, &mode).await;
+    }
     if mode != "elected" {
         return follow(client, &mode).await;
     }
@@ -218,6 +223,18 @@ async fn run_may_wait_for_late_changes() {
     assert_eq!(record.outcome, Outcome::Completed);
     assert!(exists(&record));
     assert_eq!(secrets(&record), [(2, ChangeVerb::Create, Actor::Program(1))], "it belongs to the last step");
+}
+
+#[tokio::test]
+async fn run_waits_until_the_program_watches_everything() {
+    let watched = |resources: &[&str]| resources.iter().map(|&resource| resource.to_owned()).collect::<BTreeSet<_>>();
+    let first = record(&scenario("slow"), "none", &settings()).await;
+    assert_eq!(first.watched, watched(&["secrets"]), "the first run does not know about the second watch");
+    let expected = RunSettings { watched: Some(watched(&["configmaps"])), ..settings() };
+    let second = record(&scenario("slow"), "none", &expected).await;
+    assert_eq!(second.watched, watched(&["configmaps", "secrets"]));
+    let start = &second.steps[0];
+    assert!(start.starting_until >= start.started + RETRY, "{start:?}");
 }
 
 #[tokio::test]

@@ -92,7 +92,8 @@ mod tests {
 
     fn step(settled: bool) -> StepRecord {
         let settled = settled.then_some(Duration::from_secs(9));
-        StepRecord { name: "s".to_owned(), started: Duration::ZERO, settled, revision: 1 }
+        let name = "s".to_owned();
+        StepRecord { name, started: Duration::ZERO, starting_until: Duration::ZERO, settled, revision: 1 }
     }
 
     fn name(text: &str) -> ObjectName {
