@@ -42,6 +42,9 @@ pub(crate) struct Options {
     /// The number of simultaneous runs; by default that of operator.json
     #[arg(long)]
     jobs: Option<usize>,
+    /// Change fields of custom resources instead of injecting faults. No published bug has to be found then
+    #[arg(long)]
+    mutate: bool,
     /// The windlass to use; by default one is built
     #[arg(long, value_name = "WINDLASS")]
     windlass: Option<PathBuf>,
@@ -66,7 +69,12 @@ pub(crate) fn run(options: &Options) -> Result {
         };
         let workloads = operator.workloads(options.workload.as_deref())?;
         let explored = workloads.iter().map(|workload| options.explore(&windlass, operator, &program, workload));
-        let outcome = Outcome::new(operator, &all, explored.collect::<Result<_>>()?);
+        let explored = explored.collect::<Result<_>>()?;
+        let outcome = if options.mutate {
+            Outcome::of_mutations(operator, explored)
+        } else {
+            Outcome::new(operator, &all, explored)
+        };
         print!("{outcome}");
         failures.extend(outcome.failures());
     }
@@ -115,6 +123,9 @@ impl Options {
         command.arg("--nodes").arg(manifest.nodes.to_string());
         if let Some(plan) = &self.plan {
             command.args(["--plan", plan]);
+        }
+        if self.mutate {
+            command.arg("--mutate");
         }
         for crds in operator.crds(self.source.as_deref())? {
             command.arg("--crds").arg(crds);
@@ -179,6 +190,7 @@ mod tests {
             workload: None,
             time_limit: "1m".to_owned(),
             jobs: None,
+            mutate: false,
             windlass: None,
         };
         let operators = operators();

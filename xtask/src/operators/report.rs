@@ -110,6 +110,11 @@ impl<'o> Outcome<'o> {
         Self { operator, silent: silent.collect(), bugs, explored }
     }
 
+    /// Returns the outcome without bugs: a mutation injects no fault that reveals them.
+    pub(super) const fn of_mutations(operator: &'o Operator, explored: Vec<Explored>) -> Self {
+        Self { operator, explored, bugs: Vec::new(), silent: Vec::new() }
+    }
+
     /// Returns an error for each bug without a reproduced finding, and for each bug about which the version is not silent.
     pub(super) fn failures(&self) -> Vec<String> {
         let name = &self.operator.name;
@@ -151,8 +156,10 @@ impl fmt::Display for Outcome<'_> {
         for Explored { workload, report } in &self.explored {
             let Report { planned, finished, seconds, .. } = report;
             writeln!(f, "\n{workload}: {finished} of {planned} plans in {seconds:.0} s\n")?;
-            let bugs: Vec<_> = manifest.bugs.iter().filter(|bug| bug.workload == *workload).collect();
-            for finding in report.findings.iter().filter(|finding| !bugs.iter().any(|bug| bug.explains(finding))) {
+            let is_bug = |finding: &&Finding| {
+                self.bugs.iter().any(|(bug, _)| bug.workload == *workload && bug.explains(finding))
+            };
+            for finding in report.findings.iter().filter(|finding| !is_bug(finding)) {
                 let (reproduced, of) = finding.replays();
                 let examined = manifest.examined.iter().find(|examined| finding.text.contains(&examined.finding));
                 let verdict = match examined {
@@ -259,6 +266,15 @@ mod tests {
             text.lines().any(|line| line == "| test/b1 | url1 | 0 | no plan that reveals test/b1 was run |"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn mutations_reveal_no_bugs() {
+        let operator = operator(&[]);
+        let outcome = Outcome::of_mutations(&operator, vec![explored()]);
+        assert!(outcome.failures().is_empty());
+        let text = outcome.to_string();
+        assert!(!text.contains("url1") && text.contains("\n- data-0 was deleted twice (2 of 3"), "{text}");
     }
 
     #[test]
