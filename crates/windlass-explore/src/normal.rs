@@ -13,7 +13,7 @@ use crate::record::{CONFLICT, ObjectName, Record};
 mod names;
 mod patterns;
 
-pub(crate) use names::Names;
+pub(crate) use names::{Names, TIME};
 pub(crate) use patterns::Patterns;
 
 /// The objects by name. Generated parts of names are replaced by a star, so several objects may have the same name.
@@ -61,9 +61,11 @@ const SLICES: &str = "endpointslices.discovery.k8s.io";
 const TRIGGER: &str = "/metadata/annotations/endpoints.kubernetes.io~1last-change-trigger-time";
 /// Fields of metadata that record the history of an object, not its state.
 const HISTORY: [&str; 6] = ["uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink"];
-/// Fields whose values the cluster assigns, by resource. Revisions count the states that controllers have seen, and a program
-/// may skip one.
-const ASSIGNED: [(&str, &[&str]); 8] = [
+/// Fields that are not compared, by resource: most have values that the cluster assigns. Revisions count the states that
+/// controllers have seen, and a program may skip one.
+const ASSIGNED: [(&str, &[&str]); 9] = [
+    // Examples of names in their schemas would be taken for names of objects.
+    ("customresourcedefinitions.apiextensions.k8s.io", &["/spec/versions"]),
     (REVISIONS, &["/revision"]),
     ("deployments.apps", &["/metadata/annotations/deployment.kubernetes.io~1revision"]),
     (

@@ -21,7 +21,8 @@ pub(super) struct Between<'r> {
     pub(super) collisions: i32,
 }
 
-/// Computes the status. `leaving` is the number of current-revision pods deleted for the update.
+/// Computes the status. `leaving` is the number of pods deleted for the update. Their revision may be older than the
+/// current one, if the template has changed twice.
 pub(super) fn compute<'p>(
     set: &StatefulSet,
     between: Between<'_>,
@@ -39,7 +40,7 @@ pub(super) fn compute<'p>(
         replicas: count(&|_| true),
         ready_replicas: Some(count(&is_ready)),
         available_replicas: Some(count(&|pod| is_ready(pod) && pods::is_available(pod, min_ready, now))),
-        current_replicas: Some(at(between.current) - leaving),
+        current_replicas: Some((at(between.current) - leaving).max(0)),
         updated_replicas: Some(at(between.update)),
         current_revision: Some(between.current.to_owned()),
         update_revision: Some(between.update.to_owned()),
@@ -94,7 +95,10 @@ mod tests {
         }))
         .unwrap();
         let between = Between { current: "a", update: "b", collisions: 0 };
-        let compute = |pods: &[Pod]| compute(&set, between, pods.iter(), 0, Timestamp::UNIX_EPOCH);
+        let leaving = |pods: &[Pod], leaving| compute(&set, between, pods.iter(), leaving, Timestamp::UNIX_EPOCH);
+        assert_eq!(leaving(&[pod("a", true, false), pod("a", true, false)], 1).current_replicas, Some(1));
+        assert_eq!(leaving(&[pod("older", true, false)], 1).current_replicas, Some(0));
+        let compute = |pods: &[Pod]| leaving(pods, 0);
         let half = compute(&[pod("a", true, false), pod("b", true, false), pod("a", true, true)]);
         assert_eq!((half.replicas, half.current_replicas, half.updated_replicas), (3, Some(1), Some(1)));
         assert_eq!(half.current_revision.as_deref(), Some("a"));

@@ -187,7 +187,13 @@ impl Baseline {
             if self.mask.objects.contains(&object) || reference.len() != found {
                 continue;
             }
-            let fields = reference.iter().zip(alike).flat_map(|(expected, found)| differences(expected, found));
+            let fields = reference.iter().zip(alike).flat_map(|(expected, found)| {
+                if is_mutated {
+                    differences(&mutations::without_traces(expected), &mutations::without_traces(found))
+                } else {
+                    differences(expected, found)
+                }
+            });
             let fields = fields.filter(|field| !self.mask.covers(&object, &field.path));
             let is_compared = |path: &str| !is_mutated || mutations::is_compared(&object, path);
             let fields: Vec<_> = fields.filter(|field| is_compared(&field.path)).take(FIELDS).collect();

@@ -3,7 +3,10 @@
 use serde_json::Value;
 
 use super::{Baseline, Finding};
-use crate::record::{ObjectName, Outcome, Record};
+use crate::{
+    normal::TIME,
+    record::{ObjectName, Outcome, Record},
+};
 
 /// The resource of which deployments keep old objects.
 const HISTORY: &str = "replicasets.apps";
@@ -55,6 +58,27 @@ pub(super) fn is_compared(object: &ObjectName, path: &str) -> bool {
     let is_custom =
         object.resource.split_once('.').is_some_and(|(_, group)| group.contains('.') && !group.ends_with(".k8s.io"));
     is_custom || path != "status" && !path.starts_with("status/")
+}
+
+/// The labels that contain the hash of a template. A difference of the template is a finding by itself.
+const HASHES: [&str; 2] = ["controller-revision-hash", "pod-template-hash"];
+
+/// Returns an object without the traces of a change: annotations of the object and of its template that consist of a
+/// time, such as that of the last restart, and hashes of the template.
+pub(super) fn without_traces(object: &Value) -> Value {
+    let mut object = object.clone();
+    for metadata in ["/metadata", "/spec/template/metadata"] {
+        let Some(metadata) = object.pointer_mut(metadata).and_then(Value::as_object_mut) else { continue };
+        if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
+            annotations.retain(|_, value| value != TIME);
+        }
+        if let Some(Value::Object(labels)) = metadata.get_mut("labels") {
+            labels.retain(|name, _| !HASHES.contains(&name.as_str()));
+        }
+        // What remains may be an empty map.
+        metadata.retain(|_, value| value.as_object().is_none_or(|fields| !fields.is_empty()));
+    }
+    object
 }
 
 #[cfg(test)]
@@ -124,6 +148,18 @@ mod tests {
     #[test]
     fn fields_that_differ_between_new_objects_are_not_compared() {
         assert_eq!(texts(&with_fresh(mutated("7", "1"), vec![fresh("8"), fresh("9")])), [""; 0]);
+    }
+
+    #[test]
+    fn times_of_changes_and_hashes_are_not_compared() {
+        let state = |annotations: Value, hash: &str| {
+            let metadata = json!({"annotations": annotations, "labels": {"controller-revision-hash": hash}});
+            json!({"metadata": metadata, "spec": {"template": {"metadata": metadata}}})
+        };
+        let restarted = state(json!({"restarted-at": TIME}), "b");
+        assert_eq!(without_traces(&restarted), without_traces(&state(json!({}), "a")));
+        let noted = state(json!({"restarted-at": TIME, "note": "x"}), "b");
+        assert_ne!(without_traces(&noted), without_traces(&restarted));
     }
 
     #[test]

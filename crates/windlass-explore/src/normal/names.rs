@@ -10,6 +10,9 @@ use crate::record::{ObjectName, Record};
 /// The prefix of the volume with the token of a pod, to which the API server appends random characters.
 const TOKEN_VOLUME: &str = "kube-api-access-";
 
+/// The replacement for a time.
+pub(crate) const TIME: &str = "a time";
+
 /// The length of a UID.
 const UID: usize = 36;
 
@@ -90,7 +93,7 @@ impl Names {
             return Some("the UID of another object".to_owned());
         }
         if text.len() >= "2026-01-01T00:00:00Z".len() && text.parse::<jiff::Timestamp>().is_ok() {
-            return Some("a time".to_owned());
+            return Some(TIME.to_owned());
         }
         if text.strip_prefix(TOKEN_VOLUME).is_some_and(|suffix| suffix.len() == 5) {
             return Some(format!("{TOKEN_VOLUME}*"));
