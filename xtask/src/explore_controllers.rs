@@ -36,7 +36,7 @@ const NODES: &str = "3";
 /// Which scenarios to explore, and how.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub(crate) struct Options {
-    /// Only the scenarios whose name contains this
+    /// Only the scenario with this name, or those whose names contain it
     #[arg(long, default_value = "")]
     only: String,
     /// The number of runs at the same time
@@ -78,7 +78,7 @@ struct Explored {
 /// Explores the selected scenarios and prints a Markdown table. Fails if a replay has reproduced a finding that is not in
 /// the file of examined ones.
 pub(crate) fn run(options: &Options) -> Result {
-    let scenarios: Vec<_> = scenarios()?.into_iter().filter(|name| name.contains(&options.only)).collect();
+    let scenarios = selected(scenarios()?, &options.only);
     if scenarios.is_empty() {
         return Err(format!("no directory of {SCENARIOS} contains {:?}", options.only).into());
     }
@@ -116,6 +116,13 @@ fn scenarios() -> Result<Vec<String>> {
     }
     names.sort();
     Ok(names)
+}
+
+/// Returns the scenario with this name, or those whose names contain it.
+fn selected(mut scenarios: Vec<String>, only: &str) -> Vec<String> {
+    let is_name = scenarios.iter().any(|name| name == only);
+    scenarios.retain(|name| if is_name { name == only } else { name.contains(only) });
+    scenarios
 }
 
 /// Builds windlass and the program. Returns their paths.
@@ -225,6 +232,14 @@ mod tests {
         assert!(table(&explored(0), &[]).contains("\n| job | 8 of 9 | 0 | 0 | 60 |\n"));
         let text = table(&explored(1), &known("job", "missing", "crash"));
         assert!(text.contains("| 1 | 1 | 60 |\n") && text.contains("`crash@1`): as upstream.\n"), "{text}");
+    }
+
+    #[test]
+    fn scenarios_are_selected_by_name_or_by_part_of_it() {
+        let select = |only: &str| selected(["cronjob", "job", "service"].map(str::to_owned).to_vec(), only);
+        assert_eq!(select("job"), ["job"]);
+        assert_eq!(select("o"), ["cronjob", "job"]);
+        assert_eq!(select("").len(), 3);
     }
 
     #[test]

@@ -435,6 +435,14 @@ mod tests {
     }
 
     #[test]
+    fn short_names_are_not_replaced_in_uids() {
+        let pod = json!({"metadata": {"generateName": "db-", "name": "db-4"}});
+        let run = ended_with([(object("pods/default/db-4"), pod)]);
+        let names = Names::new(&run, &Patterns::default());
+        assert_eq!(names.starred("pvc-e59511db-4298-47b6-929f-d5f775afd69a of db-4"), "pvc-* of db-*");
+    }
+
+    #[test]
     fn mask_covers_differences_of_runs_without_faults() {
         let end = |token: &str, extra: bool| {
             let objects = [

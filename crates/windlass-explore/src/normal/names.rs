@@ -73,13 +73,14 @@ impl Names {
     /// Returns a text with the generated names and UIDs in it replaced by patterns.
     pub(crate) fn starred(&self, text: &str) -> String {
         let mut text = text.to_owned();
+        // First, because a part of a UID may be equal to a short name, such as `db-0`.
+        while let Some(at) = position_of_uid(&text) {
+            text.replace_range(at..at + UID, "*");
+        }
         for (name, pattern) in &self.generated {
             if text.contains(name.as_str()) {
                 text = text.replace(name.as_str(), pattern);
             }
-        }
-        while let Some(at) = position_of_uid(&text) {
-            text.replace_range(at..at + UID, "*");
         }
         text
     }
