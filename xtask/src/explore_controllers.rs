@@ -63,7 +63,7 @@ struct Examined {
     scenario: String,
     /// A text that the finding contains.
     finding: String,
-    /// The name of the fault, such as `gap`.
+    /// The beginning of the plan, such as `gap` or `rewind(pods,`.
     fault: String,
     /// The reason, with the place in the source code of Kubernetes.
     reason: String,

@@ -76,7 +76,7 @@ mod tests {
         };
         let second = record(seconds(6)).changes[1].at;
         assert_eq!(starting(second), SHORTEST);
-        assert_eq!(starting(second - seconds(2)), seconds(4));
+        assert_eq!(starting(second.saturating_sub(seconds(2))), seconds(4));
         assert_eq!(starting(second + seconds(2)), SHORTEST);
     }
 
