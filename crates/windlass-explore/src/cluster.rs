@@ -279,6 +279,11 @@ impl Cluster {
         self.activity.notified().await;
     }
 
+    /// Reports whether a fault struck in a step.
+    pub(crate) fn has_fault_struck_in(&self, step: usize) -> bool {
+        self.gateway.injections().have_struck_in(step)
+    }
+
     /// Opens held gates and ends a rewound view.
     pub(crate) fn release(&self) {
         self.gateway.release();

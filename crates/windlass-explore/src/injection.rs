@@ -90,6 +90,11 @@ impl Injections {
         self.state.lock().injections.push(Injection { at, step, description });
     }
 
+    /// Reports whether a fault struck in a step.
+    pub(crate) fn have_struck_in(&self, step: usize) -> bool {
+        self.state.lock().injections.iter().any(|injection| injection.step == step)
+    }
+
     /// Returns the recorded injections.
     pub(crate) fn take(&self) -> Vec<Injection> {
         std::mem::take(&mut self.state.lock().injections)

@@ -47,10 +47,10 @@ pub(crate) struct RunSettings {
     pub(crate) step: Duration,
     /// The time from SIGTERM to SIGKILL at the end of the run.
     pub(crate) grace: Duration,
-    /// The run ends only when nothing has changed for this time after the last step, or soon after twice this time. Zero
-    /// ends it when the last step has settled.
+    /// The last step, and each in which a fault strikes, end only when nothing has changed for this time, or soon after twice
+    /// this time. Zero ends them when they have settled.
     pub(crate) linger: Duration,
-    /// The place that is given back before this wait.
+    /// The place that is given back before the first such wait. The run continues without it.
     pub(crate) place: Place,
     pub(crate) isolation: Option<Isolation>,
     /// The resources that the program watches once it has started. The first run does not know them.
@@ -196,6 +196,9 @@ impl Play<'_> {
         self.supervisor.start().await?;
         let mut outcome = self.settle(future::ready(Ok(()))).await?;
         self.watched = self.cluster.watched();
+        if outcome == Outcome::Completed && self.cluster.has_fault_struck_in(0) {
+            outcome = self.linger().await?;
+        }
         for step in &scenario.steps {
             if outcome != Outcome::Completed {
                 break;
@@ -208,9 +211,12 @@ impl Play<'_> {
             {
                 self.mutated.push(Injection { at, step: self.steps.len() - 1, description });
             }
+            // The program may repeat after a minute what failed, before the next step makes it unnecessary.
+            if outcome == Outcome::Completed && self.cluster.has_fault_struck_in(self.steps.len() - 1) {
+                outcome = self.linger().await?;
+            }
         }
-        if outcome == Outcome::Completed && !self.settings.linger.is_zero() {
-            self.settings.place.give_back();
+        if outcome == Outcome::Completed {
             outcome = self.linger().await?;
         }
         Ok(outcome)
@@ -287,8 +293,12 @@ impl Play<'_> {
         }
     }
 
-    /// Waits until nothing has changed for a long time. A program may retry after a minute.
+    /// Waits until nothing has changed for a long time, unless the run does not linger. A program may retry after a minute.
     async fn linger(&mut self) -> Result<Outcome> {
+        if self.settings.linger.is_zero() {
+            return Ok(Outcome::Completed);
+        }
+        self.settings.place.give_back();
         let began = Instant::now();
         let RunSettings { linger, quiet, step, .. } = *self.settings;
         let (mut long, mut short) = (Settling::new(linger, began), Settling::new(quiet, began));

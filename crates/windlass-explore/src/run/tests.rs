@@ -24,7 +24,8 @@ use crate::{
 const PATIENCE: Duration = Duration::from_mins(1);
 const SITE: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: site, namespace: default}}";
 const READY: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: ready, namespace: default}, condition: 'true'}";
-/// The time after which the operator acts in the mode `late`, and begins its second watch in the mode `slow`.
+/// The time after which the operator acts in the mode `late`, begins its second watch in the mode `slow`, and repeats a
+/// failed creation in the mode `retry`.
 const RETRY: Duration = Duration::from_secs(3);
 /// The variable with the mode of the operator.
 const MODE: &str = "WINDLASS_EXPLORE_TEST_OPERATOR";
@@ -57,7 +58,7 @@ async fn operator() {
 async fn follow(client: Client, mode: &str) {
     let list = client.list::<ConfigMap>().within("default").await.unwrap();
     for site in &list.items {
-        reconcile(&client, site).await;
+        reconcile(&client, site, mode).await;
     }
     let watch =
         client.watch::<ConfigMap>().within("default").resource_version(list.metadata.resource_version.to_string());
@@ -71,7 +72,7 @@ async fn follow(client: Client, mode: &str) {
                 if mode == "late" {
                     tokio::time::sleep(RETRY).await;
                 }
-                reconcile(&client, &site).await;
+                reconcile(&client, &site, mode).await;
             }
             WatchEvent::Deleted(site) if site.name() == "site" => {
                 let _ = client.delete::<Secret>("key").within("default").await;
@@ -88,13 +89,15 @@ fn config_map(name: &str) -> ConfigMap {
     object
 }
 
-async fn reconcile(client: &Client, site: &ConfigMap) {
+async fn reconcile(client: &Client, site: &ConfigMap, mode: &str) {
     if site.name() == "site" {
         let mut secret = Secret::default();
         secret.metadata.name = Some("key".to_owned());
         secret.metadata.namespace = Some("default".to_owned());
         // Fails if it exists.
-        let _ = client.create(&secret).await;
+        while client.create(&secret).await.is_err() && mode == "retry" {
+            tokio::time::sleep(RETRY).await;
+        }
         println!("created the secret");
     }
 }
@@ -223,6 +226,18 @@ async fn run_may_wait_for_late_changes() {
     assert_eq!(record.outcome, Outcome::Completed);
     assert!(exists(&record));
     assert_eq!(secrets(&record), [(2, ChangeVerb::Create, Actor::Program(1))], "it belongs to the last step");
+}
+
+#[tokio::test]
+async fn run_may_wait_for_a_retry_in_the_step_of_the_fault() {
+    let scenario = scenario("retry").step(create()).step(delete());
+    let plan = "refused(500)@2:create:secrets/default/key";
+    let hasty = record(&scenario, plan, &settings()).await;
+    assert!(!secrets(&hasty).contains(&(2, ChangeVerb::Create, Actor::Program(1))), "{:?}", secrets(&hasty));
+    let patient = record(&scenario, plan, &RunSettings { linger: 2 * RETRY, ..settings() }).await;
+    assert_eq!(patient.outcome, Outcome::Completed);
+    let program = Actor::Program(1);
+    assert_eq!(secrets(&patient), [(2, ChangeVerb::Create, program.clone()), (3, ChangeVerb::Delete, program)]);
 }
 
 #[tokio::test]
