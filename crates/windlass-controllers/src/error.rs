@@ -78,7 +78,8 @@ impl ReconcileError {
 
 /// The time after which a reconcile is repeated that found the cache stale, if no event does it earlier. The server may
 /// refuse a write with a conflict although nothing has changed, for example for an admission webhook. Then no event comes.
-const RETRY: Duration = Duration::from_secs(1);
+/// A shorter time would repeat the write too often while a cache is stale.
+const RETRY: Duration = Duration::from_secs(10);
 
 /// A write on an outdated state is not an error: the event that outdated it queues the key again, and the next
 /// reconcile finds the newer state. An immediate retry would fail again.
