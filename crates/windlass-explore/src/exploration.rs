@@ -50,7 +50,7 @@ pub(crate) struct Settings {
     pub(crate) quiet: Duration,
     pub(crate) clean_runs: usize,
     pub(crate) replays: usize,
-    /// The time without changes after which a replay ends.
+    /// The time without changes after which the last step of a replay ends, and the one with the fault.
     pub(crate) linger: Duration,
     pub(crate) state: Option<PathBuf>,
     pub(crate) pairs: bool,
@@ -168,8 +168,8 @@ impl Exploration {
         self
     }
 
-    /// Sets the time without changes after which a replay ends, and a further run without faults. Defaults to 75 seconds, so
-    /// that a program can retry after a minute.
+    /// Sets the time without changes after which the last step of a replay ends, and the one with the fault; also the last
+    /// step of a further run without faults. Defaults to 75 seconds, so that a program can retry after a minute.
     #[must_use]
     pub const fn linger(mut self, linger: Duration) -> Self {
         self.settings.linger = linger;

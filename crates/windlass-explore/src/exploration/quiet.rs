@@ -7,8 +7,8 @@ use crate::{history::Repeats, record::Record};
 /// The shortest quiet time of the first runs without faults. It is long, because a pause that exceeds it is taken for the
 /// end of the step.
 pub(super) const FIRST: Duration = Duration::from_secs(5);
-/// The time without changes after the last step of a replay. Programs often retry after a minute, and a difference that
-/// a retry removes is no finding.
+/// The time without changes after which the last step of a replay ends, and the one with the fault. Programs often retry
+/// after a minute, and a difference that a retry removes is no finding.
 pub(super) const LINGER: Duration = Duration::from_secs(75);
 const SHORTEST: Duration = Duration::from_millis(1500);
 const LONGEST: Duration = Duration::from_secs(15);

@@ -14,7 +14,7 @@ impl Place {
         Self(Arc::new(Mutex::new(Some(permit))))
     }
 
-    /// Lets another run begin, because this one only waits from now on.
+    /// Lets another run begin, because this one waits for a long time. It may have further steps after that.
     pub(crate) fn give_back(&self) {
         self.0.lock().take();
     }
