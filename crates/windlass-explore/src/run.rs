@@ -55,6 +55,8 @@ pub(crate) struct RunSettings {
     pub(crate) isolation: Option<Isolation>,
     /// The resources that the program watches once it has started. The first run does not know them.
     pub(crate) watched: Option<BTreeSet<String>>,
+    /// Gets the resources that the program watches when step 0 has settled.
+    pub(crate) started: Option<watch::Sender<Option<BTreeSet<String>>>>,
     /// The number of runs in which the object of a mutation has the changed field from the start.
     pub(crate) fresh: usize,
 }
@@ -70,6 +72,7 @@ impl Default for RunSettings {
             place: Place::default(),
             isolation: None,
             watched: None,
+            started: None,
             fresh: 1,
         }
     }
@@ -196,6 +199,9 @@ impl Play<'_> {
         self.supervisor.start().await?;
         let mut outcome = self.settle(future::ready(Ok(()))).await?;
         self.watched = self.cluster.watched();
+        if let Some(started) = &self.settings.started {
+            started.send_replace(Some(self.watched.clone()));
+        }
         if outcome == Outcome::Completed && self.cluster.has_fault_struck_in(0) {
             outcome = self.linger().await?;
         }

@@ -1,9 +1,9 @@
 //! The runs without faults.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, pin::pin, time::Duration};
 
 use futures::{StreamExt as _, stream};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::{CleanRun, Progress, Settings, quiet, runner::Runner};
 use crate::{
@@ -23,32 +23,69 @@ pub(super) struct Clean {
     pub(super) settings: RunSettings,
 }
 
-/// Executes the runs without faults: the first one alone, which may show that the scenario fails, then the others. All wait
-/// long enough to see the longest pause of the program, which one run alone may not have.
+/// Executes the runs without faults. The others begin when the program of the first one has started, because they wait
+/// until theirs watches the same. All wait long enough to see the longest pause of the program, which one run alone may not
+/// have: if the first one has longer pauses than expected, the others begin again.
 pub(super) async fn run(runner: &dyn Runner, settings: &Settings, stop: &watch::Receiver<bool>) -> Result<Clean> {
+    let started = watch::Sender::new(None);
     let first = RunSettings {
         quiet: quiet::FIRST.max(settings.quiet),
         step: settings.step_limit,
         isolation: settings.isolation.clone(),
+        started: Some(started.clone()),
         ..RunSettings::default()
     };
-    let record = runner.run(&Plan::default(), &first, stop).await?;
-    let mut clean = Clean { records: Vec::new(), settings: first };
+    let places = Semaphore::new(settings.jobs);
+    let run = |settings: RunSettings| {
+        let places = &places;
+        async move {
+            let _place = places.acquire().await;
+            runner.run(&Plan::default(), &settings, stop).await
+        }
+    };
+    // All after the first one, as soon as that one has started.
+    let others = |quiet: Duration| {
+        let (first, mut started) = (first.clone(), started.subscribe());
+        let begin = async move {
+            let watched = started.wait_for(Option::is_some).await.map_or(None, |watched| watched.clone());
+            RunSettings { quiet, watched, started: None, ..first }
+        };
+        let runs = move |next: RunSettings| {
+            let others = (2..=settings.clean_runs).map(move |number| run(RunSettings { number, ..next.clone() }));
+            stream::iter(others).buffer_unordered(settings.jobs)
+        };
+        stream::once(begin).flat_map(runs).boxed()
+    };
+
+    let mut running = others(first.quiet);
+    let mut finished = Vec::new();
+    let record = {
+        let mut run = pin!(run(first.clone()));
+        loop {
+            tokio::select! {
+                record = &mut run => break record?,
+                Some(other) = running.next() => finished.push(other),
+            }
+        }
+    };
+    started.send_replace(Some(record.watched.clone()));
+    let mut clean = Clean { records: Vec::new(), settings: RunSettings { started: None, ..first.clone() } };
     if !clean.add(record, settings)? {
         return Ok(clean);
     }
-    let quiet = quiet::learned(&clean.records).max(clean.settings.quiet);
-    let next = RunSettings { quiet, watched: clean.watched(), ..clean.settings.clone() };
-    let others: Vec<_> = (2..=settings.clean_runs).map(|number| RunSettings { number, ..next.clone() }).collect();
-    let run = |settings: RunSettings| async move { runner.run(&Plan::default(), &settings, stop).await };
-    let mut others = stream::iter(others.into_iter().map(run)).buffer_unordered(settings.jobs);
-    while let Some(record) = others.next().await {
+    let quiet = quiet::learned(&clean.records);
+    if quiet > first.quiet {
+        running = others(quiet);
+        finished.clear();
+    }
+    let mut running = stream::iter(finished).chain(running);
+    while let Some(record) = running.next().await {
         if !clean.add(record?, settings)? {
             clean.records.clear();
             return Ok(clean);
         }
     }
-    drop(others);
+    drop(running);
     let quiet = quiet::learned(&clean.records).max(settings.quiet);
     clean.settings = RunSettings { quiet, number: settings.clean_runs, watched: clean.watched(), ..clean.settings };
     Ok(clean)
@@ -115,3 +152,6 @@ fn failure(record: &Record) -> Option<String> {
     }
     Some(format!("{reason}; the end of the program's log:\n{}", last.join("\n")))
 }
+
+#[cfg(test)]
+mod tests;
