@@ -24,10 +24,10 @@ pub(crate) struct Options {
     /// Only the operator whose directory has this name, or the operators whose names contain it
     #[arg(long, default_value = "")]
     only: String,
-    /// The program of the operator, for directories without a Go module
+    /// The program of the operator, instead of building it; required for directories without a Go module
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// The source of the operator, for the CRDs of directories without a Go module
+    /// The source of the operator with its CRDs, instead of that of the Go module
     #[arg(long, value_name = "DIRECTORY")]
     source: Option<PathBuf>,
     /// Only this plan
@@ -63,9 +63,9 @@ pub(crate) fn run(options: &Options) -> Result {
     };
     let mut failures = Vec::new();
     for operator in operators {
-        let program = match (&operator.manifest.release, &options.program) {
-            (Some(_), Some(program)) => std::path::absolute(program)?,
-            _ => build(operator)?,
+        let program = match &options.program {
+            Some(program) => std::path::absolute(program)?,
+            None => build(operator)?,
         };
         let workloads = operator.workloads(options.workload.as_deref())?;
         let explored = workloads.iter().map(|workload| options.explore(&windlass, operator, &program, workload));
@@ -94,9 +94,6 @@ impl Options {
                 Some(release) => Err(format!("{name}: pass the program of {release} with --program").into()),
                 None => Ok(selected),
             },
-            ([Operator { name, manifest, .. }], Some(_)) if manifest.release.is_none() => {
-                Err(format!("{name} is built from its Go module; leave out --program").into())
-            }
             ([_], Some(_)) => Ok(selected),
             (_, Some(_)) => Err(format!("--program is of one operator, but {:?} selects more", self.only).into()),
             (_, None) => {
@@ -207,11 +204,12 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_passed_for_directories_without_a_module() {
-        assert_eq!(select("rabbitmq-1.9", Some("bin/operator")).unwrap(), ["rabbitmq-1.9"]);
+    fn a_program_is_passed_for_one_operator() {
+        for name in ["rabbitmq-1.9", "rabbitmq"] {
+            assert_eq!(select(name, Some("bin/operator")).unwrap(), [name]);
+        }
         for (only, program, expected) in [
             ("rabbitmq-1.9", None, "pass the program of v1.9 with --program"),
-            ("rabbitmq", Some("bin/operator"), "leave out --program"),
             ("", Some("bin/operator"), "selects more"),
         ] {
             let error = select(only, program).unwrap_err();
