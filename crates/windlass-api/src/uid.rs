@@ -61,7 +61,7 @@ fn uuid(text: &str) -> Option<[u8; 16]> {
     let mut uuid = [0; 16];
     let mut seen = 0;
     for (byte, at) in uuid.iter_mut().zip(PAIRS) {
-        let [high, low] = [text[at], text[at + 1]].map(|digit| DIGITS[usize::from(digit)]);
+        let (high, low) = (DIGITS[usize::from(text[at])], DIGITS[usize::from(text[at + 1])]);
         seen |= high | low;
         *byte = high << 4 | low & 15;
     }

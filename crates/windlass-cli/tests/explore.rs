@@ -248,6 +248,20 @@ fn errors_have_their_own_exit_code() {
     let Output { status, stderr, .. } = windlass(steps.path(), &[], &["/no/such/program"]).output().unwrap();
     assert_eq!(status.code(), Some(2));
     assert!(text(&stderr).contains("/no/such/program"), "{}", text(&stderr));
+    let plan = "--plan=crash@2:create:pods/default/a";
+    let Output { status, stderr, .. } = windlass(steps.path(), &[plan], &["sleep", "1000"]).output().unwrap();
+    assert_eq!(status.code(), Some(2));
+    assert!(text(&stderr).contains("the plan names step 2, but there are 1 steps"), "{}", text(&stderr));
+}
+
+#[test]
+#[ignore = "takes half a minute: cargo xtask long explorations"]
+fn a_plan_that_is_not_reached_is_an_error() {
+    let (steps, plan) = (steps(), "crash@1:create:pods/default/a");
+    let Output { status, stderr, .. } = windlass(steps.path(), &["--plan", plan], &["sleep", "1000"]).output().unwrap();
+    assert_eq!(status.code(), Some(2));
+    let expected = format!("the run did not reach the point of {plan}, so it has not shown anything");
+    assert!(text(&stderr).contains(&expected), "{}", text(&stderr));
 }
 
 #[test]
@@ -263,7 +277,7 @@ fn interrupt_prints_the_results_so_far_and_resume_continues() {
     let rest: Vec<String> = lines.collect();
     let mut stdout = String::new();
     child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
-    child.wait().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
     let first: Value = serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout} {rest:?}"));
     assert_eq!(first["interrupted"], true);
     let finished = first["finished"].as_u64().unwrap();

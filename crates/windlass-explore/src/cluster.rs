@@ -25,6 +25,7 @@ use crate::{
     error::{Error, Result},
     gateway::{Entrance, Gateway},
     history::History,
+    patterns::Patterns,
     record::{Change, Injection, ObjectName, Request},
 };
 
@@ -65,6 +66,8 @@ pub(crate) struct ClusterOptions {
     pub(crate) answers: Option<PodAnswers>,
     /// The resources that the program watches once it has started, if known.
     pub(crate) watched: Option<BTreeSet<String>>,
+    /// The patterns of names that the program generates.
+    pub(crate) patterns: Arc<Patterns>,
 }
 
 impl Default for ClusterOptions {
@@ -77,6 +80,7 @@ impl Default for ClusterOptions {
             pod: None,
             answers: None,
             watched: None,
+            patterns: Arc::default(),
         }
     }
 }
@@ -162,7 +166,7 @@ impl Cluster {
         let server = &control_plane.server;
         server.start().await.map_err(|error| failed("starting the server", &error))?;
         let activity = Arc::<Notify>::default();
-        let history = Arc::new(History::new(Instant::now(), Arc::clone(&activity)));
+        let history = Arc::new(History::new(Instant::now(), Arc::clone(&activity), Arc::clone(&options.patterns)));
         let (commands, received) = mpsc::unbounded_channel();
         let gateway = Gateway::new(server, plan, Arc::clone(&history), commands, Arc::clone(&activity));
         let gateway = Arc::new(gateway.expecting(options.watched.clone()));
@@ -211,6 +215,12 @@ impl Cluster {
     /// Returns the administrator's client. It does not use the gateway.
     pub(crate) const fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// Returns the resources that the server has, with their groups.
+    pub(crate) async fn resources(&self) -> Result<BTreeSet<String>> {
+        let discovery = self.client.discovery().await.map_err(|error| Error::Cluster(format!("discovery: {error}")))?;
+        Ok(discovery.resources().map(|found| found.resource.group_resource().to_string()).collect())
     }
 
     /// Returns the access of a process of the program.

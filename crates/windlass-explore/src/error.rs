@@ -12,7 +12,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// A file or a directory cannot be used.
-    #[error("cannot read {path}: {source}", path = path.display())]
+    #[error("cannot read {path}", path = path.display())]
     Read {
         /// The path.
         path: PathBuf,
@@ -20,7 +20,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A file or a directory cannot be written.
-    #[error("cannot write {path}: {source}", path = path.display())]
+    #[error("cannot write {path}", path = path.display())]
     Write {
         /// The path.
         path: PathBuf,
@@ -36,7 +36,7 @@ pub enum Error {
         reason: String,
     },
     /// The program cannot be started.
-    #[error("cannot start {program}: {source}")]
+    #[error("cannot start {program}")]
     Start {
         /// The program.
         program: String,
@@ -52,6 +52,14 @@ pub enum Error {
     /// The cluster cannot be started or used.
     #[error("cluster: {0}")]
     Cluster(String),
+    /// A plan names a step that the scenario does not have.
+    #[error("the plan names step {step}, but there are {steps} steps")]
+    NoSuchStep {
+        /// The step.
+        step: usize,
+        /// The number of steps.
+        steps: usize,
+    },
     /// There is no custom resource to change.
     #[error(
         "no custom resource to change: the steps apply none of a kind in the CRDs, or it does not exist at the end"

@@ -219,6 +219,10 @@ impl Exploration {
         if scenario.pod.is_some() && settings.isolation.is_none() {
             return Err(Error::NotIsolated);
         }
+        let named = settings.plan.iter().flat_map(Plan::faults).map(|fault| fault.point.step).max();
+        if let Some(step) = named.filter(|step| *step > scenario.steps.len()) {
+            return Err(Error::NoSuchStep { step, steps: scenario.steps.len() });
+        }
         settings.derived = Derived::without(&scenario.controllers);
         let state = settings.state.as_ref().map(|directory| StateFile::open(directory, &digest::of(&scenario)));
         let state = state.transpose()?;

@@ -18,6 +18,7 @@ use tokio::{
 };
 
 use crate::{
+    patterns::Patterns,
     plan::Point,
     record::{Actor, Change, ChangeVerb, ObjectName, Request},
 };
@@ -28,7 +29,7 @@ mod repeats;
 
 pub(crate) use self::{
     claim::{Claim, Target, is_removed},
-    points::{Names, changed_fields, text},
+    points::{Names, changed_fields, generalize, text},
     repeats::Repeats,
 };
 
@@ -104,12 +105,13 @@ pub(crate) fn is_election(object: &Value) -> bool {
 }
 
 impl History {
-    pub(crate) fn new(started: Instant, activity: Arc<Notify>) -> Self {
+    /// Creates an empty history. `patterns` are those of names that the program generates.
+    pub(crate) fn new(started: Instant, activity: Arc<Notify>, patterns: Arc<Patterns>) -> Self {
         let state = State {
             step: 0,
             revision_of_step: Vec::new(),
             objects: BTreeMap::new(),
-            names: Names::default(),
+            names: Names::new(patterns),
             changes: Vec::new(),
             counts: HashMap::new(),
             claims: Vec::new(),
@@ -128,7 +130,7 @@ impl History {
     pub(crate) fn add_existing(&self, resource: &str, object: Value) {
         let mut state = self.state.lock();
         let name = name_of(resource, &object);
-        state.names.add(&object);
+        state.names.add(&name, &object);
         state.objects.insert(name, Arc::new(object));
     }
 
@@ -331,7 +333,7 @@ impl State {
         {
             return None;
         }
-        self.names.add(&object);
+        self.names.add(&name, &object);
         let object = Arc::new(object);
         let (verb, fields) = match (&before, is_deleted) {
             (_, true) => (ChangeVerb::Delete, Vec::new()),
@@ -370,7 +372,7 @@ impl State {
             verb,
             resource: name.resource.clone(),
             namespace: name.namespace.clone(),
-            name: self.names.pattern(object),
+            name: self.names.pattern(name, object),
             fields,
             occurrence: 0,
         }

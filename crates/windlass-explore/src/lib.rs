@@ -27,6 +27,7 @@
 //! gateway      the requests of the program: attribution, recording, faults, watches
 //! history      the changes of all objects and the requests of the program, with their points and originators
 //! injection    the fault of a run: where it strikes, and whether it has struck
+//! patterns     the names that programs generate, learned from runs without faults
 //! record       the record of a run
 //! error        the errors
 //! plan         plans: faults at points, or a change of a custom resource
@@ -46,6 +47,7 @@ mod cluster;
 mod gateway;
 mod history;
 mod injection;
+mod patterns;
 pub mod record;
 mod error;
 pub mod plan;

@@ -8,13 +8,14 @@ use serde_json::Value;
 use windlass_api::difference::{differences, starred_path};
 use windlass_controllers::{BuiltIn, Controllers};
 
-use crate::record::{CONFLICT, ObjectName, Record};
+use crate::{
+    patterns::Patterns,
+    record::{CONFLICT, ObjectName, Record},
+};
 
 mod names;
-mod patterns;
 
 pub(crate) use names::{Names, TIME};
-pub(crate) use patterns::Patterns;
 
 /// The objects by name. Generated parts of names are replaced by a star, so several objects may have the same name.
 pub(crate) type Normal = BTreeMap<ObjectName, Vec<Value>>;

@@ -29,6 +29,8 @@ fn summary(results: &Results) -> String {
     }
     if results.interrupted {
         summary.push_str("; the exploration was interrupted");
+    } else if !results.left.is_empty() {
+        summary.push_str("; the time limit was reached");
     }
     summary
 }

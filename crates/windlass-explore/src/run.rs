@@ -1,6 +1,6 @@
 //! One run: the cluster, the program and the steps.
 
-use std::{collections::BTreeSet, future, pin::pin, time::Duration};
+use std::{collections::BTreeSet, future, pin::pin, sync::Arc, time::Duration};
 
 use tokio::{
     sync::watch,
@@ -11,6 +11,7 @@ use crate::{
     cluster::{Cluster, ClusterOptions},
     error::{Error, Result},
     isolation::Isolation,
+    patterns::Patterns,
     plan::Plan,
     program::{Program, ProgramOptions},
     record::{Injection, Outcome, Record, StepRecord, undo},
@@ -55,6 +56,8 @@ pub(crate) struct RunSettings {
     pub(crate) isolation: Option<Isolation>,
     /// The resources that the program watches once it has started. The first run does not know them.
     pub(crate) watched: Option<BTreeSet<String>>,
+    /// The patterns of names that the program generates. The runs without faults do not know them.
+    pub(crate) patterns: Arc<Patterns>,
     /// Gets the resources that the program watches when step 0 has settled.
     pub(crate) started: Option<watch::Sender<Option<BTreeSet<String>>>>,
     /// The number of runs in which the object of a mutation has the changed field from the start.
@@ -72,6 +75,7 @@ impl Default for RunSettings {
             place: Place::default(),
             isolation: None,
             watched: None,
+            patterns: Arc::default(),
             started: None,
             fresh: 1,
         }
@@ -110,6 +114,7 @@ pub(crate) async fn run(
         pod: scenario.pod.clone(),
         answers: scenario.answers.clone(),
         watched: settings.watched.clone(),
+        patterns: Arc::clone(&settings.patterns),
     };
     let (cluster, commands) = Cluster::start(&options, plan).await?;
     let play = async {
@@ -132,6 +137,7 @@ pub(crate) async fn run(
             steps: Vec::new(),
             watched: BTreeSet::new(),
             mutated: Vec::new(),
+            has_faults: !plan.is_empty(),
             stop: stop.clone(),
         };
         let outcome = play.all(scenario, &executor).await?;
@@ -144,11 +150,17 @@ pub(crate) async fn run(
         for process in &mut processes {
             process.panics.retain(|panic| panic.at <= ended);
         }
-        Ok((outcome, steps, watched, mutated, processes))
+        // Resources of the program's own CRDs may exist only now.
+        let served = if plan.is_empty() && !scenario.invariants.is_empty() {
+            cluster.resources().await?
+        } else {
+            BTreeSet::new()
+        };
+        Ok((outcome, steps, watched, mutated, processes, served))
     };
     let played: Result<_> = play.await;
     let mut observed = cluster.finish().await;
-    let (outcome, mut steps, watched, mutated, processes) = played?;
+    let (outcome, mut steps, watched, mutated, processes, served) = played?;
     if observed.unrecorded_requests > 0 {
         let sent = observed.requests.len() + observed.unrecorded_requests;
         return Err(Error::Cluster(format!("the program sent {sent} requests, more than one run can record")));
@@ -161,6 +173,13 @@ pub(crate) async fn run(
     undo(&mut observed.end, &observed.changes.split_off(last));
     observed.requests.retain(|request| request.step < steps.len());
     observed.injections.extend(mutated);
+    if plan.is_empty() && outcome == Outcome::Completed {
+        let known = served
+            .iter()
+            .map(String::as_str)
+            .chain(observed.changes.iter().map(|change| change.object.resource.as_str()));
+        violations::check_resources(&scenario.invariants, &known.collect())?;
+    }
     let violations = violations::violations(&scenario.invariants, &steps, &observed.changes, &observed.end);
     Ok(Record {
         plan: plan.clone(),
@@ -189,6 +208,8 @@ struct Play<'r> {
     watched: BTreeSet<String>,
     /// The mutation and its end, as soon as they are made.
     mutated: Vec<Injection>,
+    /// `true` if faults can be the reason why the program ends.
+    has_faults: bool,
     stop: watch::Receiver<bool>,
 }
 
@@ -275,7 +296,8 @@ impl Play<'_> {
                 State::QuietUntil(at) => at.min(now + POLL),
                 State::Settled | State::Busy => now + POLL,
             };
-            if deadline.is_some_and(|deadline| now >= deadline) {
+            let has_failed = !self.has_faults && self.supervisor.keeps_ending();
+            if has_failed || deadline.is_some_and(|deadline| now >= deadline) {
                 return Ok(Outcome::NotSettled { step });
             }
             tokio::select! {

@@ -151,14 +151,14 @@ impl<'a> Metadata<'a> {
     #[expect(clippy::option_option, reason = "`None` means that the encoding is unusual")]
     fn read_fields(&mut self, value: &'a [u8], span: Span) -> Result<Option<Option<Range<usize>>>, Malformed> {
         let mut reader = Reader::new(value, span);
-        let mut runs = [(LABELS, None), (OWNER_REFERENCES, None), (FINALIZERS, None), (MANAGED_FIELDS, None)];
+        let (mut labels, mut owners, mut finalizers, mut managed_fields) = (None, None, None, None);
         let mut last = 0;
         while !reader.is_at_end() {
             let start = reader.position() as usize;
             let (number, wire) = reader.tag()?;
             // Encoders write fields in this order. So only lists and maps have several occurrences.
-            let is_run = runs.iter().any(|(run, _)| *run == number);
-            if number < last || number == last && !is_run && !matches!(number, 12 | 15) {
+            let is_repeated = matches!(number, LABELS..=MANAGED_FIELDS);
+            if number < last || number == last && !is_repeated {
                 return Ok(None);
             }
             last = number;
@@ -167,11 +167,7 @@ impl<'a> Metadata<'a> {
                     self.generation = Some(reader.varint()?.cast_signed()).filter(|generation| *generation != 0);
                     continue;
                 }
-                (
-                    NAME | NAMESPACE | UID | RESOURCE_VERSION | CREATION_TIMESTAMP | DELETION_TIMESTAMP | LABELS
-                    | OWNER_REFERENCES | FINALIZERS | MANAGED_FIELDS,
-                    wire::BYTES,
-                ) => {}
+                (_, wire::BYTES) if number != GENERATION => {}
                 (GENERATION | NAME | NAMESPACE | UID | RESOURCE_VERSION, _) => {
                     return Err(reader.wrong_wire(wire));
                 }
@@ -181,31 +177,32 @@ impl<'a> Metadata<'a> {
                 }
             }
             let content = reader.bytes()?;
-            if let Some((_, run)) = runs.iter_mut().find(|(run, _)| *run == number) {
-                let run = run.get_or_insert(start..start);
-                run.end = content.end as usize;
-                continue;
-            }
-            let target = match number {
+            let text = || std::str::from_utf8(content.of(value)).ok();
+            let run = match number {
+                NAME | NAMESPACE | UID | RESOURCE_VERSION => {
+                    let Some(text) = text() else { return Ok(None) };
+                    match number {
+                        NAME => self.name = text,
+                        NAMESPACE => self.namespace = Some(text).filter(|text| !text.is_empty()),
+                        UID => self.uid = text,
+                        _ => self.resource_version = text,
+                    }
+                    continue;
+                }
                 CREATION_TIMESTAMP | DELETION_TIMESTAMP => {
                     let Some(time) = seconds(value, content)? else { return Ok(None) };
                     let is_creation = number == CREATION_TIMESTAMP;
                     *(if is_creation { &mut self.creation_timestamp } else { &mut self.deletion_timestamp }) = time;
                     continue;
                 }
-                NAME => &mut self.name,
-                UID => &mut self.uid,
-                RESOURCE_VERSION => &mut self.resource_version,
-                _ => {
-                    let Ok(text) = std::str::from_utf8(content.of(value)) else { return Ok(None) };
-                    self.namespace = Some(text).filter(|text| !text.is_empty());
-                    continue;
-                }
+                LABELS => &mut labels,
+                OWNER_REFERENCES => &mut owners,
+                FINALIZERS => &mut finalizers,
+                MANAGED_FIELDS => &mut managed_fields,
+                _ => continue,
             };
-            let Ok(text) = std::str::from_utf8(content.of(value)) else { return Ok(None) };
-            *target = text;
+            run.get_or_insert(start..start).end = content.end as usize;
         }
-        let [labels, owners, finalizers, managed_fields] = runs.map(|(_, run)| run);
         let part = |run: Option<Range<usize>>| run.map_or(&[][..], |run| &value[run]);
         (self.labels, self.owner_references, self.finalizers) = (part(labels), part(owners), part(finalizers));
         Ok(Some(managed_fields))

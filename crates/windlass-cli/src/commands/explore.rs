@@ -6,6 +6,7 @@ use std::{
     io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
@@ -22,6 +23,8 @@ use crate::{runtime_config::RuntimeConfigFlags, simulation::PodAnswersFlags, tim
 const FINDINGS: u8 = 1;
 /// The exit code if the exploration failed. clap uses it for invalid arguments, too.
 const FAILED: u8 = 2;
+/// The exit code if the user interrupted the exploration, and there are no findings: that of a program that SIGINT ends.
+const INTERRUPTED: u8 = 130;
 
 /// The flags of `windlass explore`.
 #[derive(Args, Debug)]
@@ -99,11 +102,18 @@ enum Mode {
     None,
 }
 
-/// Explores the program. The exit code is 0 without findings, 1 with findings, and 2 after an error.
+/// Explores the program. The exit code is 0 without findings, 1 with findings, 2 after an error, and 130 if the user
+/// interrupted the exploration before it had findings.
 pub(crate) async fn run(options: Options) -> ExitCode {
-    match explore(&options).await {
-        Ok(results) if results.is_clean() => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::from(FINDINGS),
+    let is_stopped = AtomicBool::new(false);
+    let stop = async {
+        shutdown::signal().await;
+        is_stopped.store(true, Ordering::Relaxed);
+    };
+    match explore(&options, stop).await {
+        Ok(results) if !results.is_clean() => ExitCode::from(FINDINGS),
+        Ok(_) if is_stopped.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),
+        Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             // Writing fails if standard error is closed.
             let _ = writeln!(io::stderr(), "windlass: {}", ErrorChain(&*error));
@@ -112,17 +122,22 @@ pub(crate) async fn run(options: Options) -> ExitCode {
     }
 }
 
-async fn explore(options: &Options) -> Result<Results, Box<dyn Error>> {
+async fn explore(options: &Options, stop: impl Future<Output = ()>) -> Result<Results, Box<dyn Error>> {
     let mut exploration = options.exploration()?;
     if let Some(isolation) = options.isolation().await? {
         exploration = exploration.isolation(isolation);
     }
-    let results = Box::pin(exploration.run(shutdown::signal())).await?;
+    let results = Box::pin(exploration.run(stop)).await?;
     if let Some(directory) = &options.report {
         write(&results, directory)?;
     }
     let text = options.output.of(&results);
     io::stdout().write_all(text.as_bytes())?;
+    if options.plan.is_some()
+        && let Some(plan) = results.not_reached.iter().find(|plan| !plan.is_empty())
+    {
+        return Err(format!("the run did not reach the point of {plan}, so it has not shown anything").into());
+    }
     Ok(results)
 }
 

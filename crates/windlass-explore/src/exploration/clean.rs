@@ -1,6 +1,6 @@
 //! The runs without faults.
 
-use std::{collections::BTreeSet, pin::pin, time::Duration};
+use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream};
 use tokio::sync::{Semaphore, watch};
@@ -8,8 +8,10 @@ use tokio::sync::{Semaphore, watch};
 use super::{CleanRun, Progress, Settings, quiet, runner::Runner};
 use crate::{
     error::{Error, Result},
+    history::generalize,
+    patterns::Patterns,
     plan::Plan,
-    record::{Outcome, Record},
+    record::{Outcome, ProcessEnd, Record},
     run::RunSettings,
 };
 
@@ -86,8 +88,13 @@ pub(super) async fn run(runner: &dyn Runner, settings: &Settings, stop: &watch::
         }
     }
     drop(running);
+    let patterns = Arc::new(Patterns::learn(&clean.records));
+    for record in &mut clean.records {
+        generalize(record, &patterns);
+    }
     let quiet = quiet::learned(&clean.records).max(settings.quiet);
-    clean.settings = RunSettings { quiet, number: settings.clean_runs, watched: clean.watched(), ..clean.settings };
+    let (number, watched) = (settings.clean_runs, clean.watched());
+    clean.settings = RunSettings { quiet, number, watched, patterns, ..clean.settings };
     Ok(clean)
 }
 
@@ -136,7 +143,20 @@ fn failure(record: &Record) -> Option<String> {
     let reason = match &record.outcome {
         Outcome::StepFailed { step, error } => format!("step {step} ({}) failed: {error}", name(*step)),
         Outcome::NotSettled { step } => {
-            format!("the cluster still changed at the time limit of step {step} ({})", name(*step))
+            let ended = record.processes.iter().filter_map(|process| match &process.ended {
+                Some((_, ProcessEnd::Exited(status))) => Some(status),
+                _ => None,
+            });
+            match ended.clone().last() {
+                Some(status) => {
+                    let times = ended.count();
+                    format!(
+                        "the program ended by itself in step {step} ({}), {times} times in total: {status}",
+                        name(*step)
+                    )
+                }
+                None => format!("the cluster still changed at the time limit of step {step} ({})", name(*step)),
+            }
         }
         Outcome::Completed | Outcome::Rejected { .. } | Outcome::Interrupted => {
             let violation = record.violations.first()?;

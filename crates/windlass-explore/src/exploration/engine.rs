@@ -13,6 +13,7 @@ use tokio::{
     sync::{Semaphore, watch},
     time::{Instant, sleep_until},
 };
+use windlass_api::ErrorChain;
 
 use super::{
     Progress, Results, Settings, StateFile, clean, quiet, runner::Runner, state::Finished, tally::Tally,
@@ -210,15 +211,15 @@ impl Engine<'_> {
             match record {
                 Ok(record) => self.add(&task, &record)?,
                 Err(error) if task.purpose == Purpose::Control => {
-                    self.report(format!("a run without faults failed: {error}"));
+                    self.report(format!("a run without faults failed: {}", ErrorChain(&error)));
                 }
                 Err(error) => {
                     let failed = &mut self.tally.results.failed;
-                    failed.insert(task.plan.to_string(), error.to_string());
+                    failed.insert(task.plan.to_string(), ErrorChain(&error).to_string());
                     if failed.len() >= ERRORS && self.tally.results.finished == 0 {
                         return Err(error);
                     }
-                    self.report(format!("{} cannot be run: {error}", task.plan));
+                    self.report(format!("{} cannot be run: {}", task.plan, ErrorChain(&error)));
                 }
             }
         }
@@ -364,7 +365,16 @@ impl Engine<'_> {
         let average = self.plan_time.checked_div(u32::try_from(runs.max(1)).unwrap_or(u32::MAX)).unwrap_or_default();
         let jobs = u32::try_from(self.settings.jobs).unwrap_or(u32::MAX);
         let all = average.saturating_mul(u32::try_from(left).unwrap_or(u32::MAX)) / jobs;
-        let remaining = all.min(self.settings.time_limit.saturating_sub(self.started.elapsed()));
+        let plans = all.min(self.settings.time_limit.saturating_sub(self.started.elapsed()));
+        // A replay may wait twice: in the step of the fault, and at the end.
+        let replay = average + 2 * self.settings.linger;
+        let replays = self.tally.replays_left(self.settings.replays, &self.replaying);
+        let remaining = if self.settings.jobs == 1 {
+            plans + replay * u32::try_from(replays).unwrap_or(u32::MAX)
+        } else {
+            let rounds = replays.div_ceil(self.settings.jobs + WAITING);
+            plans.max(replay * u32::try_from(rounds).unwrap_or(u32::MAX))
+        };
         let (clean_runs, findings) = (results.clean_runs.len(), results.findings.len());
         self.settings.report(&Progress { clean_runs, done, total, findings, remaining, message });
     }

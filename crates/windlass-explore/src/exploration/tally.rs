@@ -133,6 +133,23 @@ impl Tally {
         None
     }
 
+    /// Returns the number of replays that are running or to come, as far as it is known.
+    pub(super) fn replays_left(&self, replays: usize, planned: &BTreeMap<Plan, usize>) -> usize {
+        let mut left = BTreeMap::new();
+        for group in &self.results.findings {
+            let done = |run: &&FindingRun| self.replayed.get(&run.plan).copied().unwrap_or_default();
+            let next = group.runs.iter().take(REPLAYED).find(|run| done(run) < replays || run.replays.reproduced > 0);
+            if let Some(run) = next {
+                left.insert(&run.plan, replays.saturating_sub(done(&run)));
+            }
+        }
+        for (plan, running) in planned {
+            let number = left.entry(plan).or_default();
+            *number = (*number).max(*running);
+        }
+        left.values().sum()
+    }
+
     /// Returns the single faults of the pair with a new finding that have not run yet.
     pub(super) fn smaller(&self, plan: &Plan, has_run: impl Fn(&Plan) -> bool) -> Vec<Plan> {
         let is_new = self.results.findings.iter().any(|group| group.runs.first().is_some_and(|run| run.plan == *plan));

@@ -9,7 +9,8 @@ use windlass_api::difference::{Difference, differences, starred_path};
 
 use super::{Finding, mutations, overwrites, programs};
 use crate::{
-    normal::{Derived, Mask, Names, Normal, Patterns, is_ignored, normal},
+    normal::{Derived, Mask, Names, Normal, is_ignored, normal},
+    patterns::Patterns,
     plan::{Effect, Plan},
     record::{Actor, ChangeVerb, ObjectName, Outcome, Record},
 };

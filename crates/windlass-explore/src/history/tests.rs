@@ -4,13 +4,14 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
+use crate::exploration::simulated::Builder;
 
 fn object(name: &str, version: u64) -> Value {
     json!({"metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": version.to_string()}})
 }
 
 fn history() -> History {
-    History::new(Instant::now(), Arc::default())
+    History::new(Instant::now(), Arc::default(), Arc::default())
 }
 
 fn claim(after: u64, target: Target) -> Claim {
@@ -40,6 +41,31 @@ fn generated_parts_of_names_are_replaced() {
     let names =
         [owner, owned, object("plain", 3)].map(|object| history.record("pods", object, false).unwrap().point.name);
     assert_eq!(names, ["set-*", "set-*-*", "plain"]);
+}
+
+#[test]
+fn parts_of_names_that_the_program_generates_are_replaced() {
+    let clean = |suffix: &str| {
+        let mut run = Builder::new();
+        let data = |name: &str| Some(json!({"metadata": {"name": name}}));
+        run.program(&format!("create secrets/default/key-{suffix}1"), data("key"));
+        run.program(&format!("create secrets/default/key-{suffix}2"), data("key"));
+        run.program("create secrets/default/other", data("other"));
+        run.record
+    };
+    let mut clean = [clean("abcd"), clean("efgh")];
+    let patterns = Arc::new(Patterns::learn(&clean));
+    generalize(&mut clean[0], &patterns);
+    let points: Vec<_> =
+        clean[0].changes.iter().map(|change| (change.point.name.as_str(), change.point.occurrence)).collect();
+    assert_eq!(points, [("key-*", 1), ("key-*", 2), ("other", 1)]);
+
+    let history = History::new(Instant::now(), Arc::default(), patterns);
+    let mut owned = object("key-wxyz5-0", 2);
+    owned["metadata"]["ownerReferences"] = json!([{"uid": "key-wxyz5"}]);
+    let names = [object("key-wxyz5", 1), owned, object("other", 3)]
+        .map(|object| history.record("secrets", object, false).unwrap().point.name);
+    assert_eq!(names, ["key-*", "key-*-0", "other"]);
 }
 
 #[test]

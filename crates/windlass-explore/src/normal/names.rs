@@ -4,8 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 
-use super::Patterns;
-use crate::record::{ObjectName, Record};
+use crate::{
+    patterns::Patterns,
+    record::{ObjectName, Record},
+};
 
 /// The prefix of the volume with the token of a pod, to which the API server appends random characters.
 const TOKEN_VOLUME: &str = "kube-api-access-";

@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use windlass_api::ErrorChain;
+
 use super::*;
 
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -92,7 +94,8 @@ async fn missing_program_is_named() {
         let arguments: Vec<_> = arguments.iter().map(|&text| text.to_owned()).collect();
         Program::new(options(&arguments, &BTreeMap::new()), Instant::now())
     };
-    assert_eq!(new(&[]).unwrap_err().to_string(), "cannot start : no program is specified");
-    let error = new(&["/missing/operator"]).unwrap().start(1, &access("")).await.unwrap_err().to_string();
+    assert_eq!(ErrorChain(&new(&[]).unwrap_err()).to_string(), "cannot start : no program is specified");
+    let error = new(&["/missing/operator"]).unwrap().start(1, &access("")).await.unwrap_err();
+    let error = ErrorChain(&error).to_string();
     assert!(error.starts_with("cannot start /missing/operator: No such file"), "{error}");
 }

@@ -51,7 +51,7 @@ fn results() -> Results {
 fn text_has_findings_coverage_and_mask() {
     let text = text(&results());
     let expected = [
-        "8 of 10 plans have run in 5 min; 1 finding, and 1 that no replay has confirmed.",
+        "8 of 10 plans have run in 5 min; 1 finding, and 1 that no replay has confirmed; the time limit was reached.",
         "✗ secret is left over\n    --plan 'crash@1:create:pods/a/b'\n    --plan 'lag@1:create:pods/a/b'\n",
         "reproduced in 3 of 3 replays: the program is killed after it has made this change",
         "    also: another <finding>",

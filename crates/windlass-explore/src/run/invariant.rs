@@ -92,6 +92,11 @@ impl Invariant {
         &self.spec.message
     }
 
+    /// Returns the resource with its group.
+    pub(super) fn resource(&self) -> &str {
+        &self.spec.resource
+    }
+
     pub(super) fn when(&self) -> When {
         self.spec.when
     }

@@ -25,6 +25,9 @@ const FIRST_DELAY: Duration = Duration::from_secs(1);
 const LONGEST_DELAY: Duration = Duration::from_secs(10);
 /// The running time after which the next delay is the first one again.
 const STABLE: Duration = Duration::from_secs(10);
+/// The number of processes in a row that end by themselves soon after their start, after which a program is not expected to
+/// run any more.
+const EXITS: usize = 4;
 /// The time for another process to become the leader: a lease of 15 s, with retries and the start of the process.
 const ELECTION: Duration = Duration::from_secs(45);
 
@@ -43,6 +46,8 @@ pub(super) struct Supervisor<'r> {
     /// The time of the next start, if the program has ended by itself.
     restart: Option<Instant>,
     delay: Duration,
+    /// The number of processes in a row that have ended by themselves soon after their start.
+    exits: usize,
     deposition: Option<Deposition>,
     /// The time for a new leader to work before the write of the deposed one.
     pause: Duration,
@@ -84,6 +89,7 @@ impl<'r> Supervisor<'r> {
             ended: Vec::new(),
             restart: None,
             delay: FIRST_DELAY,
+            exits: 0,
             deposition: None,
             pause,
         }
@@ -104,6 +110,11 @@ impl<'r> Supervisor<'r> {
     /// Returns `true` if a process is about to start or to be elected.
     pub(super) const fn is_waiting(&self) -> bool {
         self.restart.is_some() || self.deposition.is_some()
+    }
+
+    /// Returns `true` if the program ends by itself again and again.
+    pub(super) const fn keeps_ending(&self) -> bool {
+        self.exits >= EXITS
     }
 
     /// Waits for the next event. Cancel-safe; each event must be passed to [`Self::handle`].
@@ -213,8 +224,9 @@ impl<'r> Supervisor<'r> {
         if self.running.is_empty() {
             let ran = process.ended.as_ref().map_or(Duration::ZERO, |(ended, _)| ended.saturating_sub(process.started));
             if ran >= STABLE {
-                self.delay = FIRST_DELAY;
+                (self.delay, self.exits) = (FIRST_DELAY, 0);
             }
+            self.exits += 1;
             self.restart = Some(Instant::now() + self.delay);
             self.delay = (self.delay * 2).min(LONGEST_DELAY);
         }

@@ -183,6 +183,22 @@ async fn crash_starts_another_process() {
 }
 
 #[tokio::test]
+async fn program_that_always_exits_is_given_up() {
+    let record = record(&Scenario::new(["sh", "-c", "exit 3"]), "none", &settings()).await;
+    assert_eq!((record.outcome, record.processes.len()), (Outcome::NotSettled { step: 0 }, 4));
+}
+
+#[tokio::test]
+async fn invariant_of_an_unknown_resource_is_an_error() {
+    let invariants = "[{message: m, resource: secretz, expression: 'true || object.x'}]";
+    let scenario = scenario("normal").invariants(Invariant::read(invariants).unwrap());
+    let (_sender, stop) = watch::channel(false);
+    let error = run(&scenario, &Plan::default(), &settings(), &stop).await.unwrap_err();
+    let expected = "the run without faults failed: invariant \"m\": the cluster has no resource \"secretz\"";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[tokio::test]
 #[ignore = "waits for leases: cargo xtask long explorations"]
 async fn run_waits_until_the_next_process_leads() {
     let plan = "crash@2:create:secrets/default/key";

@@ -9,7 +9,10 @@ use std::{
 use serde_json::Value;
 
 use super::{Invariant, invariant::When};
-use crate::record::{Change, ObjectName, StepRecord, Violation, undo};
+use crate::{
+    error::{Error, Result},
+    record::{Change, ObjectName, StepRecord, Violation, undo},
+};
 
 /// Objects by name.
 type Objects = BTreeMap<ObjectName, Arc<Value>>;
@@ -43,6 +46,18 @@ pub(super) fn violations(
         }
     }
     search.violations
+}
+
+/// Checks that the resources of the invariants are known. An invariant of an unknown resource would always hold.
+pub(super) fn check_resources(invariants: &[Invariant], known: &BTreeSet<&str>) -> Result<()> {
+    match invariants.iter().find(|invariant| !known.contains(invariant.resource())) {
+        None => Ok(()),
+        Some(invariant) => Err(Error::CleanRun(format!(
+            "invariant {:?}: the cluster has no resource {:?}",
+            invariant.message(),
+            invariant.resource()
+        ))),
+    }
 }
 
 struct Search<'i> {

@@ -19,15 +19,18 @@ pub(crate) fn crds(path: &Path) -> Result<Vec<Value>> {
         files.retain(|file| is_manifest(file));
     }
     let mut crds = Vec::new();
-    for path in files {
+    for path in &files {
         let invalid = |reason| Error::Invalid { path: path.clone(), reason };
-        for document in manifest::read(&read_text(&path)?).map_err(invalid)? {
+        for document in manifest::read(&read_text(path)?).map_err(invalid)? {
             if document.kind.group != GROUP || document.kind.kind != KIND {
                 return Err(invalid(format!("line {}: {document} is not a {KIND}", document.line)));
             }
             let at = |error| invalid(format!("line {}: {document}: {error}", document.line));
             crds.push(definition_to_v1(document.content.clone()).map_err(|error| at(error.to_string()))?);
         }
+    }
+    if crds.is_empty() {
+        return Err(Error::Invalid { path: path.to_owned(), reason: format!("it contains no {KIND}") });
     }
     Ok(crds)
 }

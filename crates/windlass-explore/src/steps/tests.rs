@@ -85,7 +85,7 @@ fn invalid_files_are_named() {
     assert_eq!(error("1-a.delete.yaml", &two), "1-a.delete.yaml: line 4: the document has no apiVersion");
     assert!(error("1-a.wait.yaml", SITE).starts_with("1-a.wait.yaml: line 1: a wait needs either"));
     assert!(steps(directory(&[]).path()).unwrap_err().to_string().ends_with(": it contains no steps"));
-    assert!(steps(Path::new("/missing")).unwrap_err().to_string().starts_with("cannot read /missing: "));
+    assert_eq!(steps(Path::new("/missing")).unwrap_err().to_string(), "cannot read /missing");
 }
 
 #[test]
@@ -99,6 +99,13 @@ fn crds_are_read_and_other_kinds_rejected() {
     let other = directory(&[("a.yaml", &format!("{crd}---\n{SITE}"))]);
     let error = crds(other.path()).unwrap_err().to_string();
     assert!(error.ends_with("a.yaml: line 4: ConfigMap site is not a CustomResourceDefinition"), "{error}");
+}
+
+#[test]
+fn directory_without_crds_is_rejected() {
+    let empty = tempfile::tempdir().unwrap();
+    let error = crds(empty.path()).unwrap_err().to_string();
+    assert_eq!(error, format!("{}: it contains no CustomResourceDefinition", empty.path().display()));
 }
 
 #[test]

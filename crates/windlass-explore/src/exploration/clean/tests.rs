@@ -53,6 +53,18 @@ async fn clean(runner: &Slow, jobs: usize) -> (Clean, Duration) {
     (clean, begin.elapsed())
 }
 
+#[test]
+fn failure_names_the_exits_of_the_program() {
+    let mut record = Builder::new().record;
+    record.outcome = Outcome::NotSettled { step: 0 };
+    let expected = "the cluster still changed at the time limit of step 0 (step 0); the program printed nothing";
+    assert_eq!(failure(&record).as_deref(), Some(expected));
+    record.processes[0].ended = Some((START, ProcessEnd::Exited("exit status: 3".to_owned())));
+    let expected = "the program ended by itself in step 0 (step 0), 1 times in total: exit status: 3; the program \
+                    printed nothing";
+    assert_eq!(failure(&record).as_deref(), Some(expected));
+}
+
 #[tokio::test(start_paused = true)]
 async fn others_begin_when_the_first_program_has_started() {
     let pods = Some(BTreeSet::from(["pods".to_owned()]));

@@ -217,7 +217,42 @@ async fn findings_are_grouped_and_replayed() {
     let first = &progress[3];
     assert_eq!(first.message, format!("{CRASH}: configmaps/default/leaked is left over at the end"));
     let left = u64::try_from(results.planned - 1).unwrap();
-    assert_eq!(first.remaining, Duration::from_secs(10 * left));
+    let replay = Duration::from_secs(10) + 2 * quiet::LINGER;
+    assert_eq!(first.remaining, Duration::from_secs(10 * left) + 3 * replay);
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_the_program_generates_are_planned() {
+    let runner = Simulated::new(|_: &str, number, run: &mut Builder| {
+        run.program(&format!("create configmaps/default/key-{number}abcd"), Some(json!({})));
+    });
+    let results = explored(&runner, &Settings::default()).await;
+    assert_eq!(results.skipped, BTreeMap::new());
+    assert_eq!(runner.number_of("crash@1:create:configmaps/default/key-*"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn remaining_time_contains_replays() {
+    for (jobs, replays) in [(1, 3), (4, 1)] {
+        let runner = Simulated::new(|plan: &str, _, run: &mut Builder| {
+            if plan == CRASH {
+                leak(run);
+            }
+        });
+        let sink: Arc<Mutex<Vec<Progress>>> = Arc::default();
+        let progress = Arc::clone(&sink);
+        let callback = move |one: &Progress| progress.lock().push(one.clone());
+        let plan = Some(CRASH.parse().unwrap());
+        let settings = Settings { plan, jobs, progress: Some(Arc::new(callback)), ..Settings::default() };
+        explored(&runner, &settings).await;
+        let progress = sink.lock();
+        // Each run takes ten seconds. The simulated ones do not linger, but may.
+        assert_eq!(progress[3].remaining, (Duration::from_secs(10) + 2 * settings.linger) * replays, "{jobs} jobs");
+        assert_eq!(
+            progress.iter().filter(|one| one.message.starts_with("replay")).last().unwrap().remaining.as_secs(),
+            0
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]

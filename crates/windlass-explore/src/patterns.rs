@@ -44,7 +44,7 @@ impl Patterns {
     }
 
     /// Returns the name of an object with `*` for its generated part, if it has one.
-    pub(super) fn apply(&self, object: &ObjectName) -> Option<String> {
+    pub(crate) fn apply(&self, object: &ObjectName) -> Option<String> {
         let pattern = Pattern::of(object).find(|pattern| self.0.contains(pattern))?;
         Some(format!("{}*{}", pattern.before, pattern.after))
     }
