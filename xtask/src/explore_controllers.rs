@@ -63,8 +63,8 @@ struct Examined {
     scenario: String,
     /// A text that the finding contains.
     finding: String,
-    /// The beginning of the plan, such as `gap` or `rewind(pods,`.
-    fault: String,
+    /// The beginnings of the plans, such as `gap` or `rewind(pods,`. Each plan of the finding has one of them.
+    faults: Vec<String>,
     /// The reason, with the place in the source code of Kubernetes.
     reason: String,
 }
@@ -153,9 +153,10 @@ fn explore(windlass: &Path, program: &Path, scenario: &str, options: &Options) -
 impl Explored {
     /// Returns the reason why a finding is permitted, if it was examined.
     fn permitted<'e>(&self, finding: &Finding, examined: &'e [Examined]) -> Option<&'e str> {
-        let is_by = |fault: &str| finding.runs.iter().all(|run| run.plan.starts_with(fault));
+        let is_by =
+            |faults: &[String]| finding.runs.iter().all(|run| faults.iter().any(|fault| run.plan.starts_with(fault)));
         let explains = |known: &&Examined| {
-            known.scenario == self.scenario && finding.text.contains(&known.finding) && is_by(&known.fault)
+            known.scenario == self.scenario && finding.text.contains(&known.finding) && is_by(&known.faults)
         };
         examined.iter().find(explains).map(|known| known.reason.as_str())
     }
@@ -209,7 +210,8 @@ mod tests {
 
     fn known(scenario: &str, finding: &str, fault: &str) -> Vec<Examined> {
         let [scenario, finding, fault] = [scenario, finding, fault].map(str::to_owned);
-        vec![Examined { scenario, finding, fault, reason: "as upstream.".to_owned() }]
+        let faults = vec!["lag".to_owned(), fault];
+        vec![Examined { scenario, finding, faults, reason: "as upstream.".to_owned() }]
     }
 
     #[test]
