@@ -137,27 +137,25 @@ impl From<&Record> for CleanRun {
     }
 }
 
+/// Returns the status of each process that ended by itself.
+fn exits(record: &Record) -> Vec<&str> {
+    let ends = record.processes.iter().filter_map(|process| process.ended.as_ref());
+    let exits = ends.filter_map(|(_, end)| match end {
+        ProcessEnd::Exited(status) => Some(status.as_str()),
+        ProcessEnd::Killed | ProcessEnd::Stopped => None,
+    });
+    exits.collect()
+}
+
 /// Returns the reason why a run without faults failed, with the last lines of the program's log.
 fn failure(record: &Record) -> Option<String> {
     let name = |step: usize| record.steps.get(step).map(|step| step.name.clone()).unwrap_or_default();
     let reason = match &record.outcome {
         Outcome::StepFailed { step, error } => format!("step {step} ({}) failed: {error}", name(*step)),
-        Outcome::NotSettled { step } => {
-            let ended = record.processes.iter().filter_map(|process| match &process.ended {
-                Some((_, ProcessEnd::Exited(status))) => Some(status),
-                _ => None,
-            });
-            match ended.clone().last() {
-                Some(status) => {
-                    let times = ended.count();
-                    format!(
-                        "the program ended by itself in step {step} ({}), {times} times in total: {status}",
-                        name(*step)
-                    )
-                }
-                None => format!("the cluster still changed at the time limit of step {step} ({})", name(*step)),
-            }
-        }
+        Outcome::NotSettled { step } => match exits(record)[..] {
+            [.., last] => format!("the program ended by itself in step {step} ({}): {last}", name(*step)),
+            [] => format!("the cluster still changed at the time limit of step {step} ({})", name(*step)),
+        },
         Outcome::Completed | Outcome::Rejected { .. } | Outcome::Interrupted => {
             let violation = record.violations.first()?;
             let object = violation.object.as_ref().map(|object| format!(" ({object})")).unwrap_or_default();

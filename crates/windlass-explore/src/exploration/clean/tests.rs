@@ -60,8 +60,7 @@ fn failure_names_the_exits_of_the_program() {
     let expected = "the cluster still changed at the time limit of step 0 (step 0); the program printed nothing";
     assert_eq!(failure(&record).as_deref(), Some(expected));
     record.processes[0].ended = Some((START, ProcessEnd::Exited("exit status: 3".to_owned())));
-    let expected = "the program ended by itself in step 0 (step 0), 1 times in total: exit status: 3; the program \
-                    printed nothing";
+    let expected = "the program ended by itself in step 0 (step 0): exit status: 3; the program printed nothing";
     assert_eq!(failure(&record).as_deref(), Some(expected));
 }
 
