@@ -94,7 +94,7 @@ pub(super) async fn run(runner: &dyn Runner, settings: &Settings, stop: &watch::
     }
     let quiet = quiet::learned(&clean.records).max(settings.quiet);
     let (number, watched) = (settings.clean_runs, clean.watched());
-    clean.settings = RunSettings { quiet, number, watched, patterns, ..clean.settings };
+    clean.settings = RunSettings { number, quiet, watched, patterns, ..clean.settings };
     Ok(clean)
 }
 
