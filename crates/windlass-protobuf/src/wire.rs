@@ -27,9 +27,9 @@ pub(crate) struct Span {
 /// A reader of a part of the input. The input has at most `u32::MAX` bytes.
 #[derive(Debug)]
 pub(crate) struct Reader<'a> {
+    /// The input up to the end of the part.
     input: &'a [u8],
     at: usize,
-    end: usize,
 }
 
 /// A writer that starts at the end of a message, as Go's generated code does, so that each length is known when it is
@@ -53,11 +53,12 @@ impl Span {
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(input: &'a [u8], span: Span) -> Self {
-        Self { input, at: span.start as usize, end: span.end as usize }
+        Self { input: &input[..span.end as usize], at: span.start as usize }
     }
 
+    #[inline]
     pub(crate) fn is_at_end(&self) -> bool {
-        self.at == self.end
+        self.at == self.input.len()
     }
 
     /// Returns the position in the input.
@@ -74,58 +75,55 @@ impl<'a> Reader<'a> {
         let wire = (tag & 7) as u8;
         match u32::try_from(tag >> 3) {
             Ok(number @ 1..=0x1FFF_FFFF) => Ok((number, wire)),
-            _ => Err(Malformed { offset: start, problem: "a field number out of range".into() }),
+            _ => Err(malformed(start, "a field number out of range")),
         }
     }
 
     #[inline]
     pub(crate) fn varint(&mut self) -> Result<u64> {
-        let start = self.at;
         // Most varints have one byte.
-        if let Some(&byte @ ..0x80) = self.input[..self.end].get(start) {
+        if let Some(&byte @ ..0x80) = self.input.get(self.at) {
             self.at += 1;
             return Ok(byte.into());
         }
         self.long_varint()
     }
 
+    #[inline(never)]
     fn long_varint(&mut self) -> Result<u64> {
         let start = self.at;
         let mut value = 0;
-        for (index, byte) in self.input[start..self.end].iter().take(10).enumerate() {
+        for (index, byte) in self.input[start..].iter().take(10).enumerate() {
             value |= u64::from(byte & 0x7F) << (7 * index);
             if *byte < 0x80 {
                 self.at += index + 1;
                 return Ok(value);
             }
         }
-        let problem = if self.end - start < 10 { "the data ends in a number" } else { "a number of more than 64 bits" };
-        Err(Malformed { offset: start, problem: problem.into() })
+        let is_cut_off = self.input.len() - start < 10;
+        Err(malformed(start, if is_cut_off { "the data ends in a number" } else { "a number of more than 64 bits" }))
     }
 
     /// Reads the length and the content of a value with the wire type [`BYTES`].
     #[inline]
     pub(crate) fn bytes(&mut self) -> Result<Span> {
-        let start = self.at;
+        let length_at = self.at;
         let length = self.varint()?;
-        let rest = self.end - self.at;
+        let start = self.at;
+        let rest = self.input.len() - start;
         match usize::try_from(length) {
             Ok(length) if length <= rest => {
-                let span = Span { start: narrow(self.at), end: narrow(self.at + length) };
                 self.at += length;
-                Ok(span)
+                Ok(Span { start: narrow(start), end: narrow(self.at) })
             }
-            _ => Err(Malformed {
-                offset: start,
-                problem: format!("a length of {length}, with {rest} bytes left").into(),
-            }),
+            _ => Err(too_long(length_at, length, rest)),
         }
     }
 
     /// Reads a value with the wire type [`FIXED64`].
     pub(crate) fn fixed64(&mut self) -> Result<u64> {
-        let Some(bytes) = self.input[self.at..self.end].first_chunk() else {
-            return Err(Malformed { offset: self.at, problem: "the data ends in a number".into() });
+        let Some(bytes) = self.input[self.at..].first_chunk() else {
+            return Err(malformed(self.at, "the data ends in a number"));
         };
         self.at += 8;
         Ok(u64::from_le_bytes(*bytes))
@@ -138,11 +136,11 @@ impl<'a> Reader<'a> {
             VARINT => self.varint().map(drop),
             FIXED64 => self.fixed64().map(drop),
             BYTES => self.bytes().map(drop),
-            FIXED32 if self.end - start >= 4 => {
+            FIXED32 if self.input.len() - start >= 4 => {
                 self.at += 4;
                 Ok(())
             }
-            FIXED32 => Err(Malformed { offset: start, problem: "the data ends in a number".into() }),
+            FIXED32 => Err(malformed(start, "the data ends in a number")),
             _ => Err(self.wrong_wire(wire)),
         }
     }
@@ -151,8 +149,8 @@ impl<'a> Reader<'a> {
     /// the encoding of most fields; the caller reads the field after them in any encoding.
     #[inline]
     pub(crate) fn skip_short_fields(&mut self, number: u32) {
-        let input = &self.input[..self.end];
-        while let Some([tag @ ..0x80, second @ ..0x80]) = input.get(self.at..).and_then(|rest| rest.first_chunk()) {
+        while let Some([tag @ ..0x80, second @ ..0x80]) = self.input.get(self.at..).and_then(|rest| rest.first_chunk())
+        {
             if u32::from(tag >> 3) == number || *tag < 1 << 3 {
                 return;
             }
@@ -162,7 +160,7 @@ impl<'a> Reader<'a> {
                 _ => return,
             };
             let next = self.at + 2 + content;
-            if next > self.end {
+            if next > self.input.len() {
                 return;
             }
             self.at = next;
@@ -170,6 +168,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the error of a field with the wrong wire type, after its tag.
+    #[cold]
     pub(crate) fn wrong_wire(&self, wire: u8) -> Malformed {
         let name = match wire {
             VARINT => "0, a varint",
@@ -181,6 +180,18 @@ impl<'a> Reader<'a> {
         };
         Malformed { offset: self.at, problem: format!("unexpected wire type {name}").into() }
     }
+}
+
+// Functions of their own, so that the methods that call them are small enough to be inlined.
+
+#[cold]
+fn malformed(offset: usize, problem: &'static str) -> Malformed {
+    Malformed { offset, problem: problem.into() }
+}
+
+#[cold]
+fn too_long(offset: usize, length: u64, rest: usize) -> Malformed {
+    Malformed { offset, problem: format!("a length of {length}, with {rest} bytes left").into() }
 }
 
 /// Returns the low bits, as Go's generated code does for 32-bit numbers.
