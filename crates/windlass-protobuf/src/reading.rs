@@ -131,9 +131,11 @@ impl<'a> Reading<'a> {
             }
             Node::Map(map) => {
                 let (mut elements, mut found) = (Elements::new(map), None);
+                // Only such a name can be that of a key whose invalid bytes are replaced.
+                let has_replacement = name.contains(char::REPLACEMENT_CHARACTER);
                 while let Some(entry) = elements.next_span()? {
                     let (key, value) = map.pair(entry)?;
-                    if key == name.as_bytes() || str::from_utf8(key).is_err() && text(key) == name {
+                    if key == name.as_bytes() || has_replacement && text(key) == name {
                         found = Some(value);
                     }
                 }

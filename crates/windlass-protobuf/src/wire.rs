@@ -81,10 +81,17 @@ impl<'a> Reader<'a> {
 
     #[inline]
     pub(crate) fn varint(&mut self) -> Result<u64> {
-        // Most varints have one byte.
-        if let Some(&byte @ ..0x80) = self.input.get(self.at) {
-            self.at += 1;
-            return Ok(byte.into());
+        // Most varints have one or two bytes.
+        match self.input.get(self.at..).unwrap_or_default() {
+            [low @ ..0x80, ..] => {
+                self.at += 1;
+                return Ok(u64::from(*low));
+            }
+            [low, high @ ..0x80, ..] => {
+                self.at += 2;
+                return Ok(u64::from(low & 0x7F) | u64::from(*high) << 7);
+            }
+            _ => {}
         }
         self.long_varint()
     }
@@ -145,26 +152,32 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Skips fields up to one with the number, as long as tag and length, or tag and number, have one byte each. That is
+    /// Skips fields up to one with the number, as long as tags have one byte, and lengths and numbers at most two. That is
     /// the encoding of most fields; the caller reads the field after them in any encoding.
     #[inline]
-    pub(crate) fn skip_short_fields(&mut self, number: u32) {
-        while let Some([tag @ ..0x80, second @ ..0x80]) = self.input.get(self.at..).and_then(|rest| rest.first_chunk())
-        {
-            if u32::from(tag >> 3) == number || *tag < 1 << 3 {
-                return;
+    pub(crate) fn skip_usual_fields(&mut self, number: u32) {
+        let mut at = self.at;
+        while let Some(&[tag @ ..0x80, low]) = self.input.get(at..).and_then(|rest| rest.first_chunk()) {
+            if u32::from(tag >> 3) == number || tag < 1 << 3 {
+                break;
             }
-            let content = match tag & 7 {
-                BYTES => usize::from(*second),
-                VARINT => 0,
-                _ => return,
+            let (value, size) = match self.input.get(at + 2) {
+                _ if low < 0x80 => (usize::from(low), 2),
+                Some(&high @ ..0x80) => (usize::from(low & 0x7F) | usize::from(high) << 7, 3),
+                _ => break,
             };
-            let next = self.at + 2 + content;
+            let content = match tag & 7 {
+                BYTES => value,
+                VARINT => 0,
+                _ => break,
+            };
+            let next = at + size + content;
             if next > self.input.len() {
-                return;
+                break;
             }
-            self.at = next;
+            at = next;
         }
+        self.at = at;
     }
 
     /// Returns the error of a field with the wrong wire type, after its tag.

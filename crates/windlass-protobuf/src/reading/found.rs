@@ -22,7 +22,7 @@ impl<'a> Found<'a> {
         let mut found = Self { count: 0, start: 0, end: 0, last: None };
         let mut reader = reader(bytes);
         loop {
-            reader.skip_short_fields(field.number);
+            reader.skip_usual_fields(field.number);
             if reader.is_at_end() {
                 break;
             }
