@@ -87,7 +87,7 @@ const START: &str = "start";
 /// The time after which the state of the cluster is read again without a notification.
 const POLL: Duration = Duration::from_millis(100);
 
-/// The time after which everything that a fault holds back is released, even if the cluster has not settled: a program
+/// The shortest time after which everything that a fault holds back is released, even if the cluster has not settled: a program
 /// that acts on an earlier state may create an object again and again that the garbage collector deletes.
 const HOLD: Duration = Duration::from_secs(15);
 
@@ -223,7 +223,7 @@ impl Play<'_> {
         if let Some(started) = &self.settings.started {
             started.send_replace(Some(self.watched.clone()));
         }
-        if outcome == Outcome::Completed && self.cluster.has_fault_struck_in(0) {
+        if outcome == Outcome::Completed && self.is_fault_over() {
             outcome = self.linger().await?;
         }
         for step in &scenario.steps {
@@ -239,7 +239,7 @@ impl Play<'_> {
                 self.mutated.push(Injection { at, step: self.steps.len() - 1, description });
             }
             // The program may repeat after a minute what failed, before the next step makes it unnecessary.
-            if outcome == Outcome::Completed && self.cluster.has_fault_struck_in(self.steps.len() - 1) {
+            if outcome == Outcome::Completed && self.is_fault_over() {
                 outcome = self.linger().await?;
             }
         }
@@ -247,6 +247,11 @@ impl Play<'_> {
             outcome = self.linger().await?;
         }
         Ok(outcome)
+    }
+
+    /// Returns `true` if a fault struck in this step, or ended in it. A gap that ends in a later step lasts until then.
+    fn is_fault_over(&self) -> bool {
+        self.cluster.has_fault_struck_in(self.steps.len() - 1) && !self.cluster.activity().is_gap_beyond_step
     }
 
     fn begin(&mut self, name: &str) {
@@ -275,7 +280,7 @@ impl Play<'_> {
                 self.steps[step].starting_until = self.cluster.started().elapsed();
             }
             held = if activity.is_holding && !starting { held.or(Some(now)) } else { None };
-            if held.is_some_and(|held| now >= held + HOLD) {
+            if held.is_some_and(|held| now >= held + HOLD.max(2 * self.settings.quiet)) {
                 self.cluster.release();
                 settling.restart(now);
                 continue;

@@ -222,6 +222,16 @@ async fn held_events_are_released_while_a_step_waits() {
 }
 
 #[tokio::test]
+async fn gap_over_a_step_lasts_while_a_run_waits_for_late_changes() {
+    let scenario = scenario("normal").step(create()).step(delete());
+    let plan = "gap(until 3:delete:configmaps/default/site)@2:create:configmaps/default/site";
+    let record = record(&scenario, plan, &RunSettings { linger: Duration::from_secs(2), ..settings() }).await;
+    assert_eq!(record.outcome, Outcome::Completed);
+    assert_eq!(secrets(&record), [], "the program has not seen the site");
+    assert_eq!(record.injections.iter().map(|injection| injection.step).collect::<Vec<_>>(), [2, 3]);
+}
+
+#[tokio::test]
 async fn program_that_panics_is_restarted() {
     let record = record(&scenario("panic").step(create()), "none", &settings()).await;
     assert_eq!(record.outcome, Outcome::Completed);
