@@ -36,6 +36,7 @@ fn supersedes(change: &Change, later: &Change) -> bool {
     let is_desired = |field: &String| field.starts_with("spec") || field.starts_with("data");
     let mut desired = change.point.fields.iter().filter(|field| is_desired(field));
     let is_replaced = (change.verb, later.verb) == (ChangeVerb::Update, ChangeVerb::Update)
+        && change.uid == later.uid
         && desired.any(|field| later.point.fields.contains(field));
     is_replaced && later.step != change.step && !is_by_program(change) && !is_by_program(later)
 }
@@ -47,7 +48,8 @@ fn cancels(change: &Change, later: &Change) -> bool {
         (ChangeVerb::Create, ChangeVerb::Delete) => change.step == later.step,
         (ChangeVerb::Delete, ChangeVerb::Create) => true,
         (ChangeVerb::Update, ChangeVerb::Delete) => change.begins_deletion(),
-        (ChangeVerb::Update, ChangeVerb::Update) => reverts(change, later),
+        // An object that was created again is another one.
+        (ChangeVerb::Update, ChangeVerb::Update) => change.uid == later.uid && reverts(change, later),
         _ => false,
     }
 }

@@ -102,6 +102,22 @@ fn desired_states_of_later_steps_hide_earlier_ones() {
 }
 
 #[test]
+fn updates_of_another_object_of_the_name_hide_nothing() {
+    let spec = |size: u64| Some(json!({"spec": {"size": size}}));
+    let object = "dbs.example.com/default/a";
+    let mut run = Builder::new();
+    run.watches("/apis/example.com/v1/dbs", true);
+    run.other(&format!("create {object}"), spec(1));
+    run.other(&format!("update {object}"), spec(2));
+    run.step(2).other(&format!("delete {object}"), None);
+    run.step(3).other(&format!("create {object}"), spec(2));
+    run.other(&format!("update {object}"), spec(1));
+    let plans = texts(&[run], false);
+    let gaps: Vec<_> = plans.iter().filter(|plan| plan.starts_with("gap")).collect();
+    assert_eq!(gaps, [&format!("gap(until 3:create:{object})@2:delete:{object}")]);
+}
+
+#[test]
 fn reverted_updates_get_gaps_and_rewinds() {
     let mut run = scenario();
     let size = |size: u64| Some(json!({"spec": {"size": size}}));
