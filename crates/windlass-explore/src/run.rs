@@ -87,8 +87,9 @@ const START: &str = "start";
 /// The time after which the state of the cluster is read again without a notification.
 const POLL: Duration = Duration::from_millis(100);
 
-/// The shortest time after which everything that a fault holds back is released, even if the cluster has not settled: a program
-/// that acts on an earlier state may create an object again and again that the garbage collector deletes.
+/// The shortest time after which everything that a fault holds back is released, even if the cluster has not settled: a
+/// program that acts on an earlier state may create an object again and again that the garbage collector deletes. The time is
+/// longer if that is necessary to see that the cluster has settled.
 const HOLD: Duration = Duration::from_secs(15);
 
 /// Runs the scenario once with the faults of the plan.
