@@ -251,7 +251,7 @@ fn errors_have_their_own_exit_code() {
     let plan = "--plan=crash@2:create:pods/default/a";
     let Output { status, stderr, .. } = windlass(steps.path(), &[plan], &["sleep", "1000"]).output().unwrap();
     assert_eq!(status.code(), Some(2));
-    assert!(text(&stderr).contains("the plan names step 2, but there are 1 steps"), "{}", text(&stderr));
+    assert!(text(&stderr).contains("the plan names step 2, but the last step is 1"), "{}", text(&stderr));
 }
 
 #[test]

@@ -53,12 +53,12 @@ pub enum Error {
     #[error("cluster: {0}")]
     Cluster(String),
     /// A plan names a step that the scenario does not have.
-    #[error("the plan names step {step}, but there are {steps} steps")]
+    #[error("the plan names step {step}, but the last step is {last}")]
     NoSuchStep {
         /// The step.
         step: usize,
-        /// The number of steps.
-        steps: usize,
+        /// The number of the last step.
+        last: usize,
     },
     /// There is no custom resource to change.
     #[error(

@@ -221,7 +221,7 @@ impl Exploration {
         }
         let named = settings.plan.iter().flat_map(Plan::faults).map(|fault| fault.point.step).max();
         if let Some(step) = named.filter(|step| *step > scenario.steps.len()) {
-            return Err(Error::NoSuchStep { step, steps: scenario.steps.len() });
+            return Err(Error::NoSuchStep { step, last: scenario.steps.len() });
         }
         settings.derived = Derived::without(&scenario.controllers);
         let state = settings.state.as_ref().map(|directory| StateFile::open(directory, &digest::of(&scenario)));

@@ -43,8 +43,17 @@ impl Patterns {
         Self(learned.map(|(pattern, _)| pattern).collect())
     }
 
+    /// Returns `true` if no name has a generated part.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns the name of an object with `*` for its generated part, if it has one.
     pub(crate) fn apply(&self, object: &ObjectName) -> Option<String> {
+        // Most programs generate no names, and each change is looked up.
+        if self.is_empty() {
+            return None;
+        }
         let pattern = Pattern::of(object).find(|pattern| self.0.contains(pattern))?;
         Some(format!("{}*{}", pattern.before, pattern.after))
     }

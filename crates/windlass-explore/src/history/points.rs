@@ -63,6 +63,9 @@ impl Names {
 
 /// Replaces the names in the points of a run by patterns that were learned after it.
 pub(crate) fn generalize(record: &mut Record, learned: &Arc<Patterns>) {
+    if learned.is_empty() {
+        return;
+    }
     let mut names = Names::new(Arc::clone(learned));
     let created = record.changes.iter().filter(|change| change.verb == ChangeVerb::Create);
     let created: BTreeSet<_> = created.map(|change| &change.object).collect();

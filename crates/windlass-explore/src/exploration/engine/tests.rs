@@ -174,6 +174,14 @@ fn leak(run: &mut Builder) {
     run.program("create configmaps/default/leaked", Some(json!({})));
 }
 
+/// Returns settings with which the progress is recorded.
+fn reporting() -> (Arc<Mutex<Vec<Progress>>>, Settings) {
+    let sink: Arc<Mutex<Vec<Progress>>> = Arc::default();
+    let progress = Arc::clone(&sink);
+    let callback = move |one: &Progress| progress.lock().push(one.clone());
+    (sink, Settings { progress: Some(Arc::new(callback)), ..Settings::default() })
+}
+
 async fn explored(runner: &dyn Runner, settings: &Settings) -> Results {
     explore(runner, settings, None, std::future::pending()).await.unwrap()
 }
@@ -186,10 +194,8 @@ async fn findings_are_grouped_and_replayed() {
         LAG => leak(run),
         _ => {}
     });
-    let sink: Arc<Mutex<Vec<Progress>>> = Arc::default();
-    let progress = Arc::clone(&sink);
-    let callback = move |one: &Progress| progress.lock().push(one.clone());
-    let results = explored(&runner, &Settings { progress: Some(Arc::new(callback)), ..Settings::default() }).await;
+    let (sink, settings) = reporting();
+    let results = explored(&runner, &settings).await;
     assert_eq!(results.findings.len(), 1);
     let group = &results.findings[0];
     assert_eq!(group.text, "configmaps/default/leaked is left over at the end");
@@ -239,11 +245,9 @@ async fn remaining_time_contains_replays() {
                 leak(run);
             }
         });
-        let sink: Arc<Mutex<Vec<Progress>>> = Arc::default();
-        let progress = Arc::clone(&sink);
-        let callback = move |one: &Progress| progress.lock().push(one.clone());
+        let (sink, settings) = reporting();
         let plan = Some(CRASH.parse().unwrap());
-        let settings = Settings { plan, jobs, progress: Some(Arc::new(callback)), ..Settings::default() };
+        let settings = Settings { plan, jobs, ..settings };
         explored(&runner, &settings).await;
         let progress = sink.lock();
         // Each run takes ten seconds. The simulated ones do not linger, but may.
@@ -301,11 +305,9 @@ async fn a_failed_control_is_no_failed_plan() {
             leak(run);
         }
     });
-    let sink: Arc<Mutex<Vec<Progress>>> = Arc::default();
-    let progress = Arc::clone(&sink);
-    let callback = move |one: &Progress| progress.lock().push(one.clone());
+    let (sink, settings) = reporting();
     let runner = WithoutControls { runner, clean: Mutex::default() };
-    let results = explored(&runner, &Settings { progress: Some(Arc::new(callback)), ..Settings::default() }).await;
+    let results = explored(&runner, &settings).await;
     assert!(results.failed.is_empty(), "{:?}", results.failed);
     assert_eq!((results.controls, results.findings.len(), results.finished), (0, 1, results.planned));
     let is_reported = |one: &Progress| one.message.starts_with("a run without faults failed: ");
