@@ -23,13 +23,13 @@ mod verify;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, fmt, io, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, io, pin::Pin, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, stream::BoxStream};
 use indexmap::IndexMap;
 use parking_lot::Mutex;
 use serde::Deserialize;
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout_at};
 use windlass_api::{
     ApiResource, BoxError, Entropy, EventType, GroupResource, InitialEvents, ListItem, ListOptions, ListWatch,
     ListWatchError, Meta, Object, ObjectKey, Place, RawEvent, ResourceVersion, Status, WatchOptions,
@@ -122,7 +122,8 @@ enum Compression {
 struct OpenWatch {
     events: BoxStream<'static, Result<RawEvent, ListWatchError>>,
     opened: Instant,
-    deadline: Instant,
+    /// Ends at the deadline of the watch. One timer for all waits, because a wait may be as short as one event.
+    expiry: Pin<Box<Sleep>>,
     seen: u64,
 }
 
@@ -330,7 +331,8 @@ impl<K, S: Sink<K>> Reflector<K, S> {
         match answer.unwrap_or_else(|_| Err(ListWatchError::Transport("no answer came".into()))) {
             Ok(events) => {
                 self.reporter.metrics().watch_opened();
-                self.watch = Some(OpenWatch { events, opened, deadline: opened + timeout + GRACE, seen: 0 });
+                let expiry = Box::pin(sleep_until(opened + timeout + GRACE));
+                self.watch = Some(OpenWatch { events, opened, expiry, seen: 0 });
                 Ok(())
             }
             Err(error) => Err(self.watch_failed(Stage::Opening, error, state)),
@@ -353,8 +355,9 @@ impl<K, S: Sink<K>> Reflector<K, S> {
                 tokio::select! {
                     biased;
                     event = watch.events.next() => event,
-                    () = sleep_until(watch.deadline) => None,
-                    () = sleep(PATIENCE), if is_initial => {
+                    () = &mut watch.expiry => None,
+                    // The block creates the timer only if the branch is enabled.
+                    () = async { sleep(PATIENCE).await }, if is_initial => {
                         let (resource, objects) = (&self.resource, self.aside.len());
                         tracing::warn!(%resource, objects, "still waiting for the bookmark that ends the initial events");
                         continue;
@@ -525,10 +528,11 @@ impl<K, S: Sink<K>> Reflector<K, S> {
 
     fn watch_closed(&mut self) -> Input<K> {
         let length = self.watch.as_ref().map_or(Length::VeryShort, |watch| {
-            let (now, asked) = (Instant::now(), watch.deadline - GRACE);
+            let (now, deadline) = (Instant::now(), watch.expiry.deadline());
+            let asked = deadline - GRACE;
             if watch.seen == 0 && watch.opened.elapsed() < Duration::from_secs(1) {
                 Length::VeryShort
-            } else if now + EARLY < asked || now >= watch.deadline {
+            } else if now + EARLY < asked || now >= deadline {
                 Length::Cut
             } else {
                 Length::Normal

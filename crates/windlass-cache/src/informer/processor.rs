@@ -55,6 +55,8 @@ pub(super) struct Processor<'i> {
     listeners: Vec<Listener>,
     /// The tasks of the handlers; dropping it aborts them.
     tasks: JoinSet<()>,
+    /// Empty. Kept for its memory.
+    batch: Vec<QueuedDelta<Untyped>>,
     reporter: Reporter,
 }
 
@@ -67,7 +69,7 @@ impl<'i> Processor<'i> {
         reporter: Reporter,
     ) -> Self {
         let (listeners, tasks) = (Vec::new(), JoinSet::new());
-        Self { stored, synced, progress, commands, listeners, tasks, reporter }
+        Self { stored, synced, progress, commands, listeners, tasks, batch: Vec::new(), reporter }
     }
 
     /// Starts a handler with the current objects as its initial list. It receives later changes like the other
@@ -93,7 +95,7 @@ impl<'i> Processor<'i> {
             tokio::select! {
                 biased;
                 Some(command) = self.commands.recv() => self.execute(command),
-                () = sleep_until(resync.unwrap_or_else(Instant::now)), if resync.is_some() && full.is_none() => {
+                () = resync_time(resync), if full.is_none() => {
                     let now = Instant::now();
                     self.listeners.iter_mut().for_each(|listener| listener.begin_resync(now));
                     pipe.push_now(Delta::SyncAll);
@@ -130,7 +132,8 @@ impl<'i> Processor<'i> {
     /// deltas.
     fn apply_some(&mut self, first: QueuedDelta<Untyped>, pipe: &Pipe<Untyped>) {
         let room = self.listeners.iter().map(Listener::room).fold(BATCH, usize::min);
-        let mut batch = vec![first];
+        let mut batch = std::mem::take(&mut self.batch);
+        batch.push(first);
         // A delta about all objects may cause more notifications than there is room for.
         while batch.len() < room && batch.last().is_some_and(|last| last.delta.object().is_some()) {
             let Some(next) = pipe.try_pop() else { break };
@@ -140,9 +143,10 @@ impl<'i> Processor<'i> {
             let objects = batch.iter().filter_map(|popped| popped.delta.object());
             self.stored.writer.prefetch(objects.map(Cached::key));
         }
-        for popped in batch {
+        for popped in batch.drain(..) {
             self.apply(popped);
         }
+        self.batch = batch;
     }
 
     fn apply(&mut self, popped: QueuedDelta<Untyped>) {
@@ -227,6 +231,14 @@ impl Stored {
         let old = self.writer.insert(object.clone(), version);
         self.compressor.lock().compress(object);
         old
+    }
+}
+
+/// Waits for the next resync; forever if there is none. Without a resync, it does not create a timer.
+async fn resync_time(next: Option<Instant>) {
+    match next {
+        Some(next) => sleep_until(next).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -15,6 +15,9 @@ const ENVELOPE_LIMIT: usize = 1 << 20;
 /// The maximum size of the kind of a list, which is copied for each item.
 const TYPES_LIMIT: usize = 1 << 10;
 
+/// The maximum memory that is reserved for bytes that have not arrived.
+const RESERVED: usize = 64 << 10;
+
 /// The longest start of a field, or of a frame.
 const HEADER: usize = 20;
 
@@ -131,6 +134,8 @@ impl Window {
             return Some(self.chunk.split_to(count));
         }
         let missing = count.saturating_sub(self.held.len());
+        // Not for each chunk: a buffer that grows is copied. A larger announced size is reserved as it arrives.
+        self.held.reserve(missing.min(RESERVED));
         let more = self.chunk.split_to(missing.min(self.chunk.len()));
         self.held.extend_from_slice(&more);
         (self.held.len() >= count).then(|| self.held.split_to(count).freeze())
