@@ -8,14 +8,24 @@ use std::{cell::LazyCell, hash::BuildHasher, sync::Arc};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use windlass_api::{OwnerRef, Traits};
 
-use crate::scan::{OwnerIn, RawTraits};
+use crate::scan::{EncodedTraits, OwnerIn, RawTraits};
 
 #[derive(Debug, Default)]
 pub(crate) struct Interner {
     strings: Counted<Arc<str>>,
-    /// Each entry with the hash of its text.
-    traits: Counted<(u64, Arc<Traits>)>,
+    traits: Counted<Known>,
     hasher: DefaultHashBuilder,
+}
+
+/// A shared set of traits.
+#[derive(Debug)]
+struct Known {
+    /// The hash of the encoding.
+    hash: u64,
+    traits: Arc<Traits>,
+    /// The encoding, once several objects share the traits. A comparison with it needs fewer cache lines than one with
+    /// their strings, and objects with traits of their own need no memory for it.
+    encoded: Option<Box<EncodedTraits>>,
 }
 
 /// Shared values, and the table size at which unused ones are removed.
@@ -48,23 +58,25 @@ impl Interner {
     pub(crate) fn traits(&mut self, raw: &RawTraits<'_>) -> Option<Arc<Traits>> {
         let hash = self.hasher.hash_one(raw);
         let read = LazyCell::new(|| raw.read());
-        let are = |known: &Traits| raw.matches_encoding(known) || read.as_ref().is_some_and(|read| read.are(known));
-        if let Some((_, known)) = self.traits.table.find(hash, |(known, traits)| *known == hash && are(traits)) {
-            return Some(Arc::clone(known));
+        let is = |known: &Known| match &known.encoded {
+            Some(encoded) if encoded.is(raw) => true,
+            _ => raw.matches_encoding(&known.traits) || read.as_ref().is_some_and(|read| read.are(&known.traits)),
+        };
+        if let Some(known) = self.traits.table.find_mut(hash, |known| known.hash == hash && is(known)) {
+            if known.encoded.is_none() && known.is_shared() {
+                known.encoded = Some(Box::new(raw.to_encoded()));
+            }
+            return Some(Arc::clone(&known.traits));
         }
         let read = read.as_ref()?;
-        let made = Arc::new(Traits {
+        let traits = Arc::new(Traits {
             labels: read.labels.iter().map(|(key, value)| (self.string(key), self.string(value))).collect(),
             owner_references: read.owners.iter().map(|owner| self.owner(owner)).collect(),
             finalizers: read.finalizers.iter().map(|finalizer| self.string(finalizer)).collect(),
         });
-        self.traits.add(
-            hash,
-            (hash, Arc::clone(&made)),
-            |(_, traits)| Arc::strong_count(traits) > 1,
-            |(hash, _)| *hash,
-        );
-        Some(made)
+        let known = Known { hash, traits: Arc::clone(&traits), encoded: None };
+        self.traits.add(hash, known, |known| Arc::strong_count(&known.traits) > 1, |known| known.hash);
+        Some(traits)
     }
 
     fn owner(&mut self, owner: &OwnerIn<'_>) -> OwnerRef {
@@ -76,6 +88,15 @@ impl Interner {
             controller: owner.controller,
             block_owner_deletion: owner.block_owner_deletion,
         }
+    }
+}
+
+// === impl Known ===
+
+impl Known {
+    /// Reports whether several objects have the traits. An object and its next state count as two.
+    fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.traits) > 3
     }
 }
 
@@ -159,5 +180,18 @@ mod tests {
         }
         assert!(interner.traits.table.len() <= FIRST_SWEEP && interner.strings.table.len() <= 2 * FIRST_SWEEP);
         assert!(Arc::ptr_eq(&kept, &labeled(&mut interner, "kept")));
+    }
+
+    #[test]
+    fn encoding_of_traits_is_kept_if_several_objects_share_them() {
+        let mut interner = Interner::default();
+        let encodings =
+            |interner: &Interner| interner.traits.table.iter().filter(|known| known.encoded.is_some()).count();
+        let _states = [labeled(&mut interner, "own"), labeled(&mut interner, "own"), labeled(&mut interner, "own")];
+        assert_eq!(encodings(&interner), 0);
+        let shared: Vec<_> = (0..5).map(|_| labeled(&mut interner, "shared")).collect();
+        assert_eq!(encodings(&interner), 1);
+        assert!(shared.iter().all(|traits| Arc::ptr_eq(traits, &shared[0])));
+        assert!(!Arc::ptr_eq(&labeled(&mut interner, "other"), &shared[0]));
     }
 }

@@ -19,7 +19,7 @@ use memchr::{memchr, memchr2, memmem::Finder};
 use self::cursor::{Cursor, Member, Spelling};
 pub(crate) use self::{
     fallback::{find_fallback, rewrite},
-    traits::{Encoding, OwnerIn, RawTraits},
+    traits::{EncodedTraits, Encoding, OwnerIn, RawTraits},
 };
 
 /// The result of a scan. Strings refer to the encoded text.

@@ -26,6 +26,16 @@ pub(crate) enum Encoding {
     Protobuf,
 }
 
+/// A copy of [`RawTraits`], in one piece.
+#[derive(Debug)]
+pub(crate) struct EncodedTraits {
+    encoding: Encoding,
+    /// The ends of the labels and of the owners. Finalizers follow.
+    labels: usize,
+    owners: usize,
+    bytes: Box<[u8]>,
+}
+
 /// A parsed [`RawTraits`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TraitsIn<'j> {
@@ -87,6 +97,16 @@ impl<'j> RawTraits<'j> {
         })
     }
 
+    pub(crate) fn to_encoded(self) -> EncodedTraits {
+        let Self { labels, owners, finalizers, encoding } = self;
+        EncodedTraits {
+            encoding,
+            labels: labels.len(),
+            owners: labels.len() + owners.len(),
+            bytes: [labels, owners, finalizers].concat().into(),
+        }
+    }
+
     /// Reports whether the texts are the known traits in Go's encoding. `false` is not conclusive.
     pub(crate) fn matches_encoding(&self, known: &Traits) -> bool {
         if self.encoding == Encoding::Protobuf {
@@ -119,6 +139,17 @@ impl RawTraits<'_> {
                     && (!owner.block_owner_deletion || rest.bytes([0x38, 1]))
             })
         }) && Rest(self.finalizers).repeated(&known.finalizers, |rest, finalizer| rest.field(FINALIZER, finalizer))
+    }
+}
+
+// === impl EncodedTraits ===
+
+impl EncodedTraits {
+    pub(crate) fn is(&self, raw: &RawTraits<'_>) -> bool {
+        self.encoding == raw.encoding
+            && self.bytes[..self.labels] == *raw.labels
+            && self.bytes[self.labels..self.owners] == *raw.owners
+            && self.bytes[self.owners..] == *raw.finalizers
     }
 }
 
