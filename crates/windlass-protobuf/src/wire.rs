@@ -137,6 +137,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the value of an unknown field.
+    #[inline]
     pub(crate) fn skip(&mut self, wire: u8) -> Result<()> {
         let start = self.at;
         match wire {

@@ -18,6 +18,7 @@ pub(super) struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
+    #[inline]
     pub(super) fn of(message: &'static Message, field: &'static Field, bytes: &'a [u8]) -> Result<Self> {
         let mut found = Self { count: 0, start: 0, end: 0, last: None };
         let mut reader = reader(bytes);
@@ -61,6 +62,7 @@ pub(super) fn wire_of(field: &Field) -> u8 {
 }
 
 /// Reads a value and returns its content.
+#[inline]
 pub(super) fn value<'a>(
     reader: &mut Reader<'a>,
     wire: u8,
