@@ -71,7 +71,7 @@ impl Contender {
 
     fn command(self, part: &Part, programs: &Programs) -> Command {
         let mut command = self.program(programs);
-        if matches!(self, Self::Windlass | Self::Protobuf | Self::Compressed) {
+        if matches!(self, Self::Windlass | Self::Protobuf | Self::Compressed | Self::CompressedProtobuf) {
             command.args(part.ours);
         }
         command
