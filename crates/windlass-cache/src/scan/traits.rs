@@ -347,6 +347,20 @@ mod tests {
         assert!(raw(GO).read().unwrap().are(&known()));
     }
 
+    #[test]
+    fn encoded_traits_are_only_those_that_were_copied() {
+        let encoded = raw(GO).to_encoded();
+        assert!(encoded.is(&raw(GO)));
+        let [labels, owners, finalizers] = GO;
+        let moved = [&labels[..labels.len() - 1], owners, finalizers];
+        for other in [["", owners, finalizers], [labels, "", finalizers], [labels, owners, ""], moved] {
+            assert!(!encoded.is(&raw(other)), "{other:?}");
+        }
+        assert!(!encoded.is(&RawTraits { encoding: Encoding::Protobuf, ..raw(GO) }));
+        // The same bytes with other boundaries.
+        assert!(!raw(["ab", "c", ""]).to_encoded().is(&raw(["a", "bc", ""])));
+    }
+
     /// Calls `check` with the traits of an object in protobuf.
     fn with_protobuf(metadata: &str, check: impl FnOnce(RawTraits<'_>)) {
         let json = format!(r#"{{"kind":"Pod","apiVersion":"v1","metadata":{metadata}}}"#);

@@ -134,7 +134,7 @@ impl Window {
             return Some(self.chunk.split_to(count));
         }
         let missing = count.saturating_sub(self.held.len());
-        // Not for each chunk: a buffer that grows is copied. A larger announced size is reserved as it arrives.
+        // At once, because a buffer that grows with each chunk is copied. An announced size is not trusted beyond this.
         self.held.reserve(missing.min(RESERVED));
         let more = self.chunk.split_to(missing.min(self.chunk.len()));
         self.held.extend_from_slice(&more);
