@@ -11,7 +11,7 @@ use std::{
 use crate::{
     Result,
     cargo::{cargo, succeed},
-    dist::stranger::Stranger,
+    dist::stranger::{self, Stranger},
     scaffold::Folder,
     upstream::root,
 };
@@ -72,6 +72,8 @@ pub(crate) fn run(options: &Options) -> Result {
         if is_chosen(Project::Windlass) {
             let project = stranger.operator(&root().join(WINDLASS_OPERATOR), &SOURCES)?;
             rows.extend(operator(&project, "src/main.rs", WINDLASS)?);
+            stranger::use_default_features(&project)?;
+            rows.extend(operator(&project, "src/main.rs", WITH_DEFAULT_FEATURES)?);
         }
     }
     if is_chosen(Project::Kube) {
@@ -104,6 +106,8 @@ const WINDLASS: &[Measured] = &[
     First("build", "small operator, first `cargo build`"),
     Changed("build", "small operator, `cargo build` after a change of one line"),
 ];
+const WITH_DEFAULT_FEATURES: &[Measured] =
+    &[First("build", "small operator with the default features of `windlass`, first `cargo build`")];
 const KUBE: &[Measured] = &[
     First("build", "the same operator with kube-rs, first `cargo build`"),
     Changed("build", "the same operator with kube-rs, `cargo build` after a change of one line"),

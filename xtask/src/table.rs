@@ -31,10 +31,10 @@ pub(crate) const fn ratio(figure: &'static str, over: &'static str, heading: &'s
 
 /// The results, with a line for each contender.
 #[derive(Debug)]
-pub(crate) struct Table<C: 'static> {
+pub(crate) struct Table<C> {
     pub(crate) heading: &'static str,
     pub(crate) columns: &'static [Column],
-    pub(crate) contenders: &'static [C],
+    pub(crate) contenders: Vec<C>,
     /// The figures of each round, by contender.
     rounds: Vec<Vec<Figures>>,
 }
@@ -47,8 +47,9 @@ impl Column {
 }
 
 impl<C> Table<C> {
-    pub(crate) fn new(heading: &'static str, columns: &'static [Column], contenders: &'static [C]) -> Self {
-        Self { heading, columns, contenders, rounds: vec![Vec::new(); contenders.len()] }
+    pub(crate) fn new(heading: &'static str, columns: &'static [Column], contenders: impl Into<Vec<C>>) -> Self {
+        let contenders = contenders.into();
+        Self { heading, columns, rounds: vec![Vec::new(); contenders.len()], contenders }
     }
 
     /// Adds a round of the contender in this line.
@@ -74,7 +75,7 @@ impl<C: TableEntry> fmt::Display for Table<C> {
             for column in columns {
                 let digits = column.digits;
                 match (self.median(line, column), self.median(0, column)) {
-                    (Some(figure), Some(first)) if line > 0 && column.over.is_none() => {
+                    (Some(figure), Some(first)) if line > 0 && first > 0.0 && column.over.is_none() => {
                         write!(f, " {figure:.digits$} ({}) |", times(figure / first))?;
                     }
                     (Some(figure), _) => write!(f, " {figure:.digits$} |")?,
@@ -104,7 +105,12 @@ mod tests {
     }
 
     fn round(cpu: f64) -> Figures {
-        let figures = [("updates.cpu_us_per_event", cpu), ("updates.rss_bytes", 110.0), ("informer.rss_bytes", 100.0)];
+        let figures = [
+            ("updates.cpu_us_per_event", cpu),
+            ("updates.failed", if cpu > 10.0 { 7.0 } else { 0.0 }),
+            ("updates.rss_bytes", 110.0),
+            ("informer.rss_bytes", 100.0),
+        ];
         figures.map(|(name, figure)| (name.to_owned(), figure)).into()
     }
 
@@ -113,17 +119,18 @@ mod tests {
         const COLUMNS: &[Column] = &[
             figure("updates.cpu_us_per_event", "CPU", 1.0, 1),
             figure("updates.events_per_second", "updates/s", 1.0, 0),
+            figure("updates.failed", "failed", 1.0, 0),
             ratio("updates.rss_bytes", "informer.rss_bytes", "after"),
         ];
-        let mut table = Table::new("Updates", COLUMNS, &["windlass", "nobody", "client-go"]);
+        let mut table = Table::new("Updates", COLUMNS, ["windlass", "nobody", "client-go"]);
         for cpu in [3.0, 1.0, 2.0] {
             table.note(0, round(cpu));
         }
         table.note(2, round(50.0));
         let text = table.to_string();
         let lines: Vec<_> = text.lines().skip(4).collect();
-        assert_eq!(lines[0], "| windlass | 2.0 | – | 1.10 |");
-        assert_eq!(lines[1], "| nobody | – | – | – |");
-        assert_eq!(lines[2], "| client-go | 50.0 (25×) | – | 1.10 |");
+        assert_eq!(lines[0], "| windlass | 2.0 | – | 0 | 1.10 |");
+        assert_eq!(lines[1], "| nobody | – | – | – | – |");
+        assert_eq!(lines[2], "| client-go | 50.0 (25×) | – | 7 | 1.10 |");
     }
 }

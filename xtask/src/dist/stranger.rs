@@ -60,6 +60,11 @@ pub(crate) fn walk(build: Build) -> Result {
     succeed(cargo_in(&stranger.scaffolded(&windlass)?).args(["test", "--quiet"]))
 }
 
+/// Gives a project of [`Stranger::operator`] the default features of `windlass`.
+pub(crate) fn use_default_features(project: &Path) -> Result {
+    succeed(cargo_in(project).args(["add", "--quiet", "windlass", "--registry", REGISTRY, "--default-features"]))
+}
+
 impl Stranger {
     /// Packages the crates and writes them to a registry.
     pub(crate) fn new() -> Result<Self> {

@@ -55,12 +55,16 @@ impl TableEntry for Contender {
 }
 
 impl Contender {
+    pub(super) fn uses_protobuf(self) -> bool {
+        matches!(self, Self::Protobuf | Self::CompressedProtobuf | Self::ClientGoProtobuf)
+    }
+
     /// Runs once with a new server.
     pub(super) fn measure(self, part: &Part, programs: &Programs) -> Result<Figures> {
         let updates = part.updates.to_string();
         let updates = ["--updates", &updates];
         let mut served: Vec<&OsStr> = part.replay.iter().chain(&updates).map(OsStr::new).collect();
-        if matches!(self, Self::Protobuf | Self::CompressedProtobuf | Self::ClientGoProtobuf) {
+        if self.uses_protobuf() {
             served.extend([OsStr::new("--protobuf"), programs.client_go.as_os_str()]);
         }
         let replay = Replay::start(&programs.windlass, served)?;

@@ -13,7 +13,10 @@ use std::{
     time::Duration,
 };
 
-use super::contender::{Contender, Programs};
+use super::{
+    Options,
+    contender::{Contender, Programs},
+};
 use crate::{
     Result,
     bench_programs::{self, Figures, median},
@@ -30,8 +33,6 @@ const HEADING: &str = "Uniform pods of a real kube-apiserver";
 /// The first is the base of the ratios.
 const CONTENDERS: &[Contender] =
     &[Contender::ClientGoProtobuf, Contender::Protobuf, Contender::ClientGo, Contender::Windlass];
-
-const WITH_PROTOBUF: &[Contender] = &[Contender::ClientGoProtobuf, Contender::Protobuf];
 
 const COLUMNS: &[Column] = &[
     figure("server.cpu_us_per_event", "kube-apiserver: CPU per update and informer, µs", 1.0, 1),
@@ -51,9 +52,6 @@ pub(super) struct Load {
     /// Number of informers at a time, in the part `real`
     #[arg(long, default_value_t = 2)]
     informers: usize,
-    /// Measure only informers with protobuf, in the part `real`
-    #[arg(long)]
-    only_protobuf: bool,
     /// Updates per second, in the part `real`
     #[arg(long, default_value_t = 1_000)]
     rate: u64,
@@ -85,14 +83,15 @@ struct Informer {
 }
 
 /// Measures all informers in turns, each round in another order, and prints the table.
-pub(super) fn run(programs: &Programs, load: &Load, rounds: usize) -> Result {
+pub(super) fn run(programs: &Programs, options: &Options) -> Result {
+    let Options { load, rounds, .. } = options;
     let mut stage = Stage::set(programs, load)?;
-    let contenders = if load.only_protobuf { WITH_PROTOBUF } else { CONTENDERS };
-    let mut table = Table::new(HEADING, COLUMNS, contenders);
+    let contenders = options.chosen(CONTENDERS);
+    let mut table = Table::new(HEADING, COLUMNS, contenders.clone());
     // The first run after the creation of the pods is slower.
     stage.measure(None)?;
     let (mut without, mut measured) = (Vec::new(), Vec::new());
-    for round in 0..rounds {
+    for round in 0..*rounds {
         eprintln!("{HEADING}, round {}: without informers", round + 1);
         without.push(stage.measure(None)?["server.cpu_us_per_update"]);
         eprintln!("kube-apiserver without informers: {without:.0?} µs per update");
@@ -269,7 +268,7 @@ fn parse(text: &str) -> BTreeMap<u32, Socket> {
 /// Compares the chunks of watches with those of the replay, in both encodings: as the updates happen, and all of them in
 /// a burst.
 pub(super) fn compare_framing(programs: &Programs) -> Result {
-    let load = Load { informers: 0, only_protobuf: false, rate: 1_000, seconds: 3 };
+    let load = Load { informers: 0, rate: 1_000, seconds: 3 };
     let (mut stage, updates) = (Stage::set(programs, &load)?, load.rate * load.seconds);
     for encoding in ["json", "protobuf"] {
         let version = stage.version()?;

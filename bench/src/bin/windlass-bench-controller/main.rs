@@ -85,8 +85,10 @@ async fn run(options: Options) -> Result<(), BoxError> {
     let measured = async {
         if let Some(reconciles) = options.stop_after {
             count.ended(reconciles).await;
-            println!("{}", json!({"bench": "reconciling", "reconciles": count.all()}));
-            shutdown::signal().await;
+            // The line allows the signal, which ends the process until the signal is polled.
+            tokio::join!(biased; shutdown::signal(), async {
+                println!("{}", json!({"bench": "reconciling", "reconciles": count.all()}));
+            });
         } else {
             count.ready(options.objects).await;
             let seconds = started.elapsed().as_secs_f64();
