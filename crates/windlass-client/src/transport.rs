@@ -9,6 +9,7 @@ mod address;
 mod connections;
 mod connector;
 mod curl;
+mod driver;
 #[cfg(feature = "http2")]
 mod http2;
 #[cfg(not(feature = "http2"))]
@@ -24,10 +25,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use hyper_util::{
-    client::legacy,
-    rt::{TokioExecutor, TokioTimer},
-};
+use hyper_util::{client::legacy, rt::TokioTimer};
 use tower::{Service, ServiceExt, util::BoxCloneSyncService};
 use windlass_api::BoxError;
 
@@ -41,6 +39,7 @@ use crate::{body::Body, config_error::ConfigError, metrics::MetricsRecorder};
 use address::Addressed;
 use connector::Connector;
 use curl::Curl;
+use driver::Drivers;
 #[cfg(not(feature = "http2"))]
 use no_http2 as http2;
 use pools::Pools;
@@ -75,7 +74,7 @@ pub(crate) fn connect(
 
 /// Returns a builder of HTTP/1.1 pools.
 fn builder() -> legacy::Builder {
-    let mut builder = legacy::Client::builder(TokioExecutor::new());
+    let mut builder = legacy::Client::builder(Drivers);
     builder
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())

@@ -21,14 +21,20 @@ use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{
     io::{AsyncRead, AsyncWrite, BufReader, ReadBuf},
     net::TcpStream,
-    sync::{Notify, futures::OwnedNotified},
+    sync::Notify,
     time::Instant,
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tower::{Service, ServiceExt, service_fn};
 use windlass_api::BoxError;
 
-use super::{ConnectionKey, resolver::Resolver, route::Route, tls};
+use super::{
+    ConnectionKey,
+    driver::{Cut, DriverSlot},
+    resolver::Resolver,
+    route::Route,
+    tls,
+};
 use crate::{
     auth::basic,
     config_error::ConfigError,
@@ -64,8 +70,10 @@ pub(crate) struct Connector {
 pub(crate) struct Socket {
     layer: Layer,
     peer: Peer,
-    /// Completes when the connection must end immediately.
-    cut: Pin<Box<OwnedNotified>>,
+    cut: Cut,
+    /// The same for the driver, which takes it with the first read.
+    driver_cut: Option<Cut>,
+    driver: DriverSlot,
 }
 
 /// The layers of a connection.
@@ -147,7 +155,8 @@ impl Connector {
     }
 
     async fn connect(self, uri: Uri) -> Result<TokioIo<Socket>, BoxError> {
-        let cut = Box::pin(Arc::clone(&self.cutter).notified_owned());
+        let cut = || Box::pin(Arc::clone(&self.cutter).notified_owned());
+        let (cut, driver_cut) = (cut(), Some(cut()));
         let peer = if self.is_read_by_proxy() { Peer::Proxy } else { Peer::Server };
         let layer = match self.proxy() {
             None => self.tcp(uri).await?,
@@ -157,7 +166,7 @@ impl Connector {
             None => layer,
             Some(name) => self.secure(layer, name.clone(), Clone::clone).await?,
         };
-        Ok(TokioIo::new(Socket { layer, peer, cut }))
+        Ok(TokioIo::new(Socket { layer, peer, cut, driver_cut, driver: DriverSlot::default() }))
     }
 
     async fn tcp(&self, uri: Uri) -> Result<Layer, BoxError> {
@@ -288,12 +297,13 @@ impl Service<Uri> for Connector {
 
 impl Connection for Socket {
     fn connected(&self) -> Connected {
+        let connected = Connected::new().extra(self.driver.clone());
         match (&self.layer, self.peer) {
-            (_, Peer::Proxy) => Connected::new().proxy(true),
+            (_, Peer::Proxy) => connected.proxy(true),
             (Layer::Tls(stream), Peer::Server) if stream.get_ref().1.alpn_protocol() == Some(b"h2") => {
-                Connected::new().negotiated_h2()
+                connected.negotiated_h2()
             }
-            (Layer::Tls(_) | Layer::Tcp(_) | Layer::Dialed(_), Peer::Server) => Connected::new(),
+            (Layer::Tls(_) | Layer::Tcp(_) | Layer::Dialed(_), Peer::Server) => connected,
         }
     }
 }
@@ -301,6 +311,7 @@ impl Connection for Socket {
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        this.driver.fill(&mut this.driver_cut);
         if this.cut.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, "all connections are closed")));
         }

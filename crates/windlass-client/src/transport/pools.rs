@@ -22,7 +22,6 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode, Uri, header};
 use http_body::{Frame, SizeHint};
 use http_body_util::Either;
-use hyper::body::Incoming;
 use hyper_util::{
     client::legacy::{Builder, Client},
     rt::TokioIo,
@@ -34,6 +33,7 @@ use windlass_api::BoxError;
 use super::{
     connections::Closing,
     connector::{Connector, Socket},
+    driver::DrivingBody,
     http2::{Http2, ResponseBody},
     rotation::{Generation, Rotation},
     upgrade,
@@ -114,7 +114,7 @@ struct SpareSocketFirst {
 
 /// The body of a response. Its request counts as open until the body is dropped.
 pub(crate) struct Counted {
-    body: Either<ResponseBody, Incoming>,
+    body: Either<ResponseBody, DrivingBody>,
     _stream: Stream,
 }
 
@@ -215,7 +215,7 @@ impl Pool {
         Self { http2, http1: builder.build(SpareSocketFirst { connector, spare }), streams }
     }
 
-    async fn send(&self, request: Request<Body>) -> Result<Response<Either<ResponseBody, Incoming>>, Failure> {
+    async fn send(&self, request: Request<Body>) -> Result<Response<Either<ResponseBody, DrivingBody>>, Failure> {
         let carried = match &self.http2 {
             Some(http2) => http2.send(request).await?,
             None => SendResult::Http1(request),
@@ -224,7 +224,7 @@ impl Pool {
             SendResult::Answered(answer) => Ok(answer.map(Either::Left)),
             // Boxed, because it is large and rare.
             SendResult::Http1(request) => match Box::pin(self.http1.request(request)).await {
-                Ok(answer) => Ok(answer.map(Either::Right)),
+                Ok(answer) => Ok(DrivingBody::of(answer).map(Either::Right)),
                 Err(error) if error.is_connect() => {
                     // The server may have been replaced since.
                     if let Some(http2) = &self.http2 {

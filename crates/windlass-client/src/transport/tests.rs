@@ -2,6 +2,7 @@
 
 mod connections;
 mod counted;
+mod driver;
 mod http2;
 mod proxies;
 mod rotation;
