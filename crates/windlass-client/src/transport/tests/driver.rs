@@ -36,7 +36,7 @@ async fn start() -> (Client, Body, TcpListener, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let client = Client::new(Config::new(url.parse().unwrap())).unwrap();
-    let request = client.request(Request::get("/").body(()).unwrap());
+    let request = Box::pin(client.request(Request::get("/").body(()).unwrap()));
     let served = async {
         let mut socket = request_on(&listener).await;
         socket.write_all(FIRST).await.unwrap();
@@ -73,7 +73,7 @@ async fn a_connection_is_used_again_after_a_body_that_drove_it() {
     assert!(within(body.frame()).await.is_none());
     // The pool has a task that takes the connection back.
     tokio::task::yield_now().await;
-    let request = client.request(Request::get("/").body(()).unwrap());
+    let request = Box::pin(client.request(Request::get("/").body(()).unwrap()));
     let served = async {
         tokio::select! {
             () = read_head(&mut socket) => {}
