@@ -4,8 +4,9 @@
 //! between the tasks, and a watch has one or two chunks for each event. So the task that reads a body polls the driver
 //! itself. At other times, the driver has its own task.
 //!
-//! A connection whose body is not polled is not read, so its end is noticed when the body is polled again or dropped.
-//! The exception are connections that this client closes ([`Closing::All`](super::Closing::All)): the task notices that.
+//! A connection whose body is not polled is neither read nor written, so its end is noticed when the body is polled again
+//! or dropped. The exception are connections that this client closes ([`Closing::All`](super::Closing::All)): the task
+//! notices that.
 
 use std::{
     future::{Future, poll_fn},
@@ -33,14 +34,14 @@ pub(super) struct Drivers;
 /// A future of a pool: the driver of a connection, or another one, which no socket refers to.
 struct Driver {
     state: Mutex<State>,
-    /// Completes when the connection must end immediately. Set by the first read of the socket.
+    /// Set by the first read of the socket, while `state` is locked.
     cut: Mutex<Option<Cut>>,
 }
 
 struct State {
     /// `None` after its end.
     future: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// Whether a body polls the future instead of the task.
+    /// `true` while a body polls the future instead of the task.
     has_reader: bool,
     /// The task, once it has been polled.
     task: Option<Waker>,
@@ -77,11 +78,10 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Drivers {
 impl Driver {
     fn poll_in_task(self: &Arc<Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state.lock();
+        state.keep_task(cx);
         if state.has_reader && state.future.is_some() && self.poll_cut(cx).is_pending() {
-            state.keep_task(cx);
             return Poll::Pending;
         }
-        state.keep_task(cx);
         self.poll(&mut state, cx)
     }
 
@@ -167,7 +167,8 @@ impl Body for DrivingBody {
             driver.poll_for_reader(cx);
             frame = Pin::new(&mut this.body).poll_frame(cx);
         }
-        if matches!(frame, Poll::Ready(None | Some(Err(_)))) {
+        // After the last frame of a known length, the connection can carry other requests, and nobody may poll this body.
+        if matches!(frame, Poll::Ready(None | Some(Err(_)))) || this.body.is_end_stream() {
             this.driver = None;
         }
         frame

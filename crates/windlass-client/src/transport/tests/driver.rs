@@ -112,3 +112,31 @@ async fn chunks_arrive_without_the_task_of_the_connection() {
     // No other task runs between the two polls.
     assert!(matches!(futures::poll!(body.frame()), std::task::Poll::Ready(Some(Ok(_)))));
 }
+
+#[tokio::test]
+async fn a_held_body_that_has_ended_does_not_block_its_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let client = Client::new(Config::new(url.parse().unwrap())).unwrap();
+    let request = Box::pin(client.request(Request::get("/").body(()).unwrap()));
+    let served = async {
+        let mut socket = request_on(&listener).await;
+        socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n").await.unwrap();
+        socket
+    };
+    let (response, mut socket) = within(async { tokio::join!(request, served) }).await;
+    let mut held = response.unwrap().into_body();
+    assert!(futures::poll!(held.frame()).is_pending());
+    socket.write_all(b"first").await.unwrap();
+    assert_eq!(next(&mut held).await, "first");
+    // The pool has a task that takes the connection back.
+    tokio::task::yield_now().await;
+    let request = Box::pin(client.request(Request::get("/").body(()).unwrap()));
+    let served = async {
+        read_head(&mut socket).await;
+        socket.write_all(FIRST).await.unwrap();
+    };
+    let (response, ()) = within(async { tokio::join!(request, served) }).await;
+    assert!(response.is_ok());
+    drop(held);
+}
